@@ -1,0 +1,159 @@
+r"""Random numbers: one generator for a batch, or one stream for every sample of it.
+
+Everything random in levydiff takes a ``generator``. It is one of
+
+* ``None``: torch's global generator;
+* a ``torch.Generator``: the usual choice in training;
+* :class:`SampleStreams`: one independent stream of random numbers per row of the batch. The samplers use it,
+  because then a sample depends on its own stream alone: *the same seed gives the same samples however the batch
+  is split*, and on whichever device.
+
+A stream is SplitMix64 (Steele, Lea & Flood, *Fast splittable pseudorandom number generators*, 2014) with a random
+64-bit key: the n-th word of the stream with key k is ``mix(k + n·φ)``, φ the golden ratio in 64 bits. Since a word
+is a function of (k, n) there is no state but a counter, and a whole batch of words is a dozen integer operations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+
+def _signed(word: int) -> int:
+    """The 64-bit word as the two's complement integer that torch.int64 can hold."""
+    return word - (1 << 64) if word >> 63 else word
+
+
+_GOLDEN = _signed(0x9E3779B97F4A7C15)
+_MIX_1 = _signed(0xBF58476D1CE4E5B9)
+_MIX_2 = _signed(0x94D049BB133111EB)
+
+
+class SampleStreams:
+    """Independent random streams, one for each of ``B`` samples.
+
+    Arguments:
+        keys: The streams' keys, int64 of shape (B,).
+        counter: How many words of each stream have been used.
+
+    Example:
+        >>> streams = SampleStreams.seeded(4, torch.Generator().manual_seed(0))
+        >>> whole = normal((4, 3), streams)
+        >>> first, second = SampleStreams.seeded(4, torch.Generator().manual_seed(0)).split(2)
+        >>> torch.equal(whole, torch.cat([normal((2, 3), first), normal((2, 3), second)]))
+        True
+    """
+
+    def __init__(self, keys: Tensor, counter: int = 0) -> None:
+        self.keys = keys
+        self.counter = counter
+
+    @classmethod
+    def seeded(
+        cls, count: int, generator: torch.Generator | None = None, device: torch.device | str | None = None
+    ) -> SampleStreams:
+        """Draw ``count`` keys from a generator: the only randomness a sampler takes from it."""
+        source = generator.device if generator is not None else torch.device("cpu")
+        keys = torch.empty(count, dtype=torch.int64, device=source).random_(generator=generator)
+        return cls(keys.to(device))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the streams' numbers are made."""
+        return self.keys.device
+
+    def check_shape(self, shape: Sequence[int]) -> None:
+        """Refuse a shape that does not have one row per stream."""
+        if not shape or shape[0] != len(self):
+            raise ValueError(f"shape must start with the number of streams, {len(self)}, got {tuple(shape)}")
+
+    def split(self, size: int) -> Iterator[SampleStreams]:
+        """The same streams in groups of at most ``size``."""
+        return (SampleStreams(keys, self.counter) for keys in self.keys.split(size))
+
+    def words(self, count: int) -> Tensor:
+        """The next ``count`` 64-bit words of every stream, int64 of shape (B, count)."""
+        n = torch.arange(self.counter + 1, self.counter + count + 1, device=self.device)
+        self.counter += count
+        z = self.keys[:, None] + n.mul_(_GOLDEN)
+        # torch's >> keeps the sign; the mask makes it the logical shift of the algorithm.
+        z = z.bitwise_xor_((z >> 30).bitwise_and_((1 << 34) - 1)).mul_(_MIX_1)
+        z = z.bitwise_xor_((z >> 27).bitwise_and_((1 << 37) - 1)).mul_(_MIX_2)
+        return z.bitwise_xor_((z >> 31).bitwise_and_((1 << 33) - 1))
+
+
+Generator: TypeAlias = torch.Generator | SampleStreams | None
+
+
+def device_for(generator: Generator, device: torch.device | str | None = None) -> torch.device:
+    """The device asked for, else the generator's, else torch's default."""
+    if device is not None:
+        return torch.device(device)
+    return generator.device if generator is not None else torch.get_default_device()
+
+
+def uniform_pair(
+    shape: Sequence[int],
+    generator: Generator = None,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Two independent uniform variables in (0, 1), never 0 nor 1, finely resolved near 0.
+
+    In float32 they lie on a grid of 2⁻³¹, not of 2⁻²⁴ as ``torch.rand``'s: a heavy tail is read off the smallest
+    values, and a coarse grid there is a visible set of atoms among its extremes.
+    """
+    dtype = dtype or torch.get_default_dtype()
+    if dtype == torch.float64:
+        u, v = (_uniform53(shape, generator, device) for _ in range(2))
+        return u, v
+    words = _words(shape or (1,), generator, device)
+    # Both 32-bit halves of each word, as k in [-2³¹, 2³¹); the factor keeps |k| = 2³¹ below 1.
+    halves = words.view(torch.int32).to(torch.float32).abs_().mul_(2.0**-31 * (1 - 2.0**-23)).add_(2.0**-33)
+    u, v = halves.chunk(2, dim=-1)
+    return u.to(dtype).reshape(tuple(shape)), v.to(dtype).reshape(tuple(shape))
+
+
+def normal(
+    shape: Sequence[int],
+    generator: Generator = None,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """Standard normal variables of the given shape.
+
+    Example:
+        >>> normal((2, 3), torch.Generator().manual_seed(0), dtype=torch.float64).shape
+        torch.Size([2, 3])
+    """
+    if not isinstance(generator, SampleStreams):
+        return torch.randn(tuple(shape), generator=generator, dtype=dtype, device=device_for(generator, device))
+    generator.check_shape(shape)
+    # Box-Muller: a pair of uniforms gives a pair of normals.
+    size = math.prod(shape[1:])
+    u, v = uniform_pair((shape[0], (size + 1) // 2), generator, dtype)
+    radius, angle = u.log_().mul_(-2.0).sqrt_(), v.mul_(2.0 * math.pi)
+    pairs = torch.stack((torch.cos(angle), torch.sin(angle)), dim=-1).mul_(radius.unsqueeze(-1))
+    return pairs.flatten(1)[:, :size].reshape(tuple(shape))
+
+
+def _words(shape: Sequence[int], generator: Generator, device: torch.device | str | None) -> Tensor:
+    """Random 64-bit words, int64 of the given shape."""
+    if not isinstance(generator, SampleStreams):
+        words = torch.empty(tuple(shape), dtype=torch.int64, device=device_for(generator, device))
+        return words.random_(-(1 << 63), None, generator=generator)
+    generator.check_shape(shape)
+    return generator.words(math.prod(shape[1:])).reshape(tuple(shape))
+
+
+def _uniform53(shape: Sequence[int], generator: Generator, device: torch.device | str | None) -> Tensor:
+    """Uniform in (0, 1) with 53 random bits, float64."""
+    bits = (_words(shape, generator, device) >> 11).bitwise_and_((1 << 53) - 1).to(torch.float64)
+    return bits.mul_(2.0**-53 * (1 - 2.0**-52)).add_(2.0**-54)
