@@ -1,4 +1,4 @@
-"""The KL losses: re-derived from Gaussian and Cauchy divergences, equal under the same seed, agreeing in expectation."""
+"""The KL losses: re-derived from Gaussian and Cauchy divergences, and agreeing in expectation."""
 
 import math
 
@@ -106,7 +106,7 @@ def test_equal_variances_give_lambda():
 
 @pytest.mark.parametrize("alpha", [1.3, 1.8])
 def test_two_variables_and_full_agree_in_expectation(alpha):
-    # r = 0.3: KL^{2r} has a finite mean (2r < α/2), so the means have standard errors; they must agree within 4 of them.
+    # r = 0.3: KL^{2r} has a finite mean (2r < α/2), so they have standard errors; within 4 of them.
     process = LevyProcess(alpha)
     grid, n = process.schedule.grid(5), 200_000
     x_0 = torch.randn(n, 1, generator=generator(1))

@@ -177,8 +177,8 @@ def test_median_of_means_function():
 
 
 def test_median_of_means_is_robust():
-    # Over 200 batches of 900 Cauchy values, the median of 30 means of 30 errs like a Cauchy median (spread π/(2√30) = 0.29);
-    # the plain mean is itself Cauchy, with a typical error of 1.
+    # Over 200 batches of 900 Cauchy values, the median of 30 means of 30 errs like a Cauchy median (spread
+    # π/(2√30) = 0.29); the plain mean is itself Cauchy, with a typical error of 1.
     source = torch.Generator().manual_seed(0)
     values = torch.tan(math.pi * (torch.rand(900, 200, generator=source, dtype=torch.float64) - 0.5))
     assert float(median_of_means(values, 30).abs().median()) < 0.3

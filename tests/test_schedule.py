@@ -58,7 +58,7 @@ def test_scale_preserving(kind, alpha):
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_transitions_compose(kind, alpha):
-    # s → u → t equals s → t: γ multiplies, σ^α adds as (γ_{ut} σ_{su})^α + σ_{ut}^α; from 0 it gives the levels themselves.
+    # s → u → t equals s → t: γ multiplies, σ^α adds as (γ_{ut} σ_{su})^α + σ_{ut}^α; from 0 it gives the levels.
     schedule = kind(alpha=alpha)
     s, u, t = (torch.tensor(v, dtype=torch.float64) for v in (0.25, 0.4, 0.9))
     (g1, s1), (g2, s2), (g, sigma) = (schedule.transition(*pair) for pair in ((s, u), (u, t), (s, t)))

@@ -166,7 +166,7 @@ class DLIM(Sampler):
                 f"{type(self).__name__}.encode: relative error {missed:.1e} after {iterations} iterations, above the "
                 f"tolerance {tolerance:.1e}",
                 RuntimeWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return latents.to(x_0.dtype)
 
@@ -282,7 +282,7 @@ def _fixed_point(
         if before is not None:
             change = residual - before
             inner = (before * change).flatten(1).sum(1) / change.square().flatten(1).sum(1).clamp_min(1e-300)
-            omega = (-omega * inner.reshape(omega.shape)).clamp(0.1, 100.0)
+            omega = (-omega * inner.reshape(omega.shape)).clamp(0.1, 1e8)
         z = z + omega * residual
         before = residual
     return z, missed

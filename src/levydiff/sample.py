@@ -153,6 +153,9 @@ class LIM(_ItoSampler):
     .. math::  x_{t-1} = x_t/γ_t - α(1/γ_t - 1)\barσ_t^{1-α}\hat ε + (γ_t^{-α} - 1)^{1/α} ε',
                \quad ε' \sim \mathrm{SαS}(1).
 
+    The reverse SDE has a further jump term, which LIM leaves out; so below α = 2 its samples are biased even with the
+    exact score: data SαS(1) come out with the scale :math:`(α-1)^{-1/α}` (1.23 at α = 1.7), however many steps.
+
     Reference: Yoon, Park, Kim & Lim, *Score-based generative models with Lévy processes*, 2023.
 
     Arguments:
