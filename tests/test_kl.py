@@ -61,7 +61,7 @@ def reference(denoiser, grid, steps, var_previous, jump, g, r, learned=False):
 def test_two_variables(isotropic, learned, r):
     d, grid = setup(1.7, isotropic, learned)
     source = generator()
-    steps = torch.randint(2, T + 1, (B,), generator=source)
+    steps = 2 + (torch.rand(B, generator=source) * (T - 1)).long()
     shape = (B, 1) if isotropic else (B, D)
     a_0, a_1 = (positive_stable(1.7, shape, source, torch.float64) for _ in range(2))
     g = torch.randn(B, D, generator=source, dtype=torch.float64)
@@ -77,7 +77,7 @@ def test_two_variables(isotropic, learned, r):
 def test_full(isotropic, learned):
     d, grid = setup(1.7, isotropic, learned)
     source = generator()
-    steps = torch.randint(2, T + 1, (B,), generator=source)
+    steps = 2 + (torch.rand(B, generator=source) * (T - 1)).long()
     path = d.process.draw_path((B, D), grid, source)
     g = torch.randn(B, D, generator=source, dtype=torch.float64)
     rows = torch.arange(B)
@@ -93,7 +93,7 @@ def test_equal_variances_give_lambda():
     d = Denoiser(network, process)
     values = TwoVariableLoss(grid, r=1.0)(d, X0, generator())
     source = generator()
-    steps = torch.randint(2, T + 1, (B,), generator=source)
+    steps = 2 + (torch.rand(B, generator=source) * (T - 1)).long()
     eps = math.sqrt(2) * torch.randn(B, D, generator=source, dtype=torch.float64)
     for b in range(B):
         step = process.schedule.chain(grid).step(int(steps[b]))
@@ -120,7 +120,7 @@ def test_inner_average():
     d, grid = setup(1.7)
     k = 3
     source = generator()
-    steps = torch.randint(2, T + 1, (B,), generator=source)
+    steps = 2 + (torch.rand(B, generator=source) * (T - 1)).long()
     a_0, a_1 = (positive_stable(1.7, (B, 1), source, torch.float64) for _ in range(2))
     g = torch.randn(B * k, D, generator=source, dtype=torch.float64)
     chain = d.process.schedule.chain(grid)
@@ -142,7 +142,7 @@ def test_cauchy():
     process = LevyProcess(1.0, isotropic=False)
     grid = process.schedule.grid(T)
     source = generator()
-    steps = torch.randint(2, T + 1, (B,), generator=source)
+    steps = 2 + (torch.rand(B, generator=source) * (T - 1)).long()
     a = positive_stable(1.0, (B, D), source, torch.float64)
     eps = a.sqrt() * torch.randn(B, D, generator=source, dtype=torch.float64)
     chain = process.schedule.chain(grid)

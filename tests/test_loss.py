@@ -20,6 +20,7 @@ from levydiff import (
     median_of_means,
 )
 from levydiff.loss import residual_norm
+from levydiff.rng import SampleStreams
 from levydiff.stable import positive_stable
 
 B, D = 16, 3
@@ -190,13 +191,25 @@ def test_median_of_means_loss():
     source = generator()
     schedule = d.process.schedule
     t = schedule.t_min + (schedule.t_max - schedule.t_min) * torch.rand(B, generator=source, dtype=torch.float64)
-    t = t.repeat(m * m)
+    t = t.repeat_interleave(m * m)
     a = positive_stable(1.7, (B * m * m, 1), source, torch.float64)
     eps = a.sqrt() * torch.randn(B * m * m, D, generator=source, dtype=torch.float64)
-    x_t = schedule.gamma_bar(t)[:, None] * X0.repeat(m * m, 1) + schedule.sigma_bar(t)[:, None] * eps
-    norms = (network(x_t, t) - eps).norm(dim=1).reshape(m, m, B)
-    expected = norms.mean(1).median(0).values
+    x_t = schedule.gamma_bar(t)[:, None] * X0.repeat_interleave(m * m, 0) + schedule.sigma_bar(t)[:, None] * eps
+    norms = (network(x_t, t) - eps).norm(dim=1).reshape(B, m, m)
+    expected = norms.mean(2).median(1).values
     torch.testing.assert_close(MedianOfMeans(OneVariableLoss(), m)(d, X0, generator()), expected)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [OneVariableLoss(), SelfWeightedLoss(), LIMLoss(), MedianOfMeans(OneVariableLoss(), 3)],
+    ids=lambda loss: type(loss).__name__,
+)
+def test_with_one_stream_per_sample_the_split_of_a_batch_does_not_matter(loss):
+    d = denoiser(1.7)
+    whole = loss(d, X0, SampleStreams.seeded(B, generator()))
+    parts = [loss(d, x, s) for x, s in zip(X0.split(6), SampleStreams.seeded(B, generator()).split(6), strict=True)]
+    torch.testing.assert_close(whole, torch.cat(parts), rtol=1e-12, atol=0)
 
 
 def test_gradient_at_a_zero_residual():

@@ -67,5 +67,12 @@ def test_normal_of_an_odd_number_of_values():
 
 
 def test_shape_must_match_the_streams():
-    with pytest.raises(ValueError, match=r"shape must start with the number of streams, 4, got \(5, 2\)"):
+    with pytest.raises(ValueError, match=r"shape must start with a multiple of the number of streams, 4, got \(5, 2\)"):
         normal((5, 2), SampleStreams.seeded(4))
+
+
+def test_consecutive_rows_share_a_stream():
+    streams = SampleStreams(torch.tensor([11, 12, 13]))
+    whole = normal((6, 4), streams)
+    parts = [normal((2, 4), SampleStreams(torch.tensor([key]))) for key in (11, 12, 13)]
+    assert torch.equal(whole, torch.cat(parts))

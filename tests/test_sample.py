@@ -133,7 +133,7 @@ def test_lim_ode_converges_with_order_one():
 @pytest.mark.parametrize("alpha", [1.3, 1.7, 2.0])
 def test_lim_has_its_own_stationary_law(alpha):
     # Data SαS(1) are stationary under the forward process, and x → (1 - (α-1)δ)x + (αδ)^{1/α} ε' is LIM's step with
-    # the exact score, δ = 1/γ - 1. Its stationary scale c solves c^α α(α-1)δ = αδ: c = (α-1)^{-1/α}, which is 1 at α = 2 only.
+    # the exact score, δ = 1/γ - 1. Its stationary scale c solves c^α α(α-1)δ = αδ: c = (α-1)^{-1/α}, 1 at α = 2.
     process = LevyProcess(alpha, LinearSchedule())
     x = LIM(StableOracle(process), 400)((6000, 1), generator(3))
     target = (alpha - 1) ** (-1 / alpha) * process.noise((6000, 1), generator(4))[0]

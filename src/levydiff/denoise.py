@@ -122,7 +122,7 @@ def radius(z: Tensor, isotropic: bool) -> Tensor:
     """The size of z that one A acts on: root mean square of each sample if isotropic, absolute value if not."""
     if not isotropic:
         return z.abs()
-    norm = torch.linalg.vector_norm(z.flatten(1), dim=1)  # unlike a root, it has a gradient at 0
+    norm: Tensor = torch.linalg.vector_norm(z.flatten(1), dim=1)  # unlike a root, it has a gradient at 0
     return (norm / math.sqrt(z[0].numel())).reshape(-1, *[1] * (z.ndim - 1))
 
 

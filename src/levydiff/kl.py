@@ -33,7 +33,7 @@ from .checks import check_count, check_positive
 from .denoise import Predictor
 from .loss import Loss, check_power, residual_norm, share
 from .process import LevyProcess
-from .rng import normal
+from .rng import Generator, normal, uniform
 from .schedule import Chain
 from .stable import positive_stable
 
@@ -58,9 +58,10 @@ class StepLoss(Loss):
         if len(self.grid) < 3:
             raise ValueError(f"grid must have at least 2 steps for a loss over steps 2 ... T, got {len(self.grid) - 1}")
 
-    def draw_times(self, process: LevyProcess, x_0: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def draw_times(self, process: LevyProcess, x_0: Tensor, generator: Generator = None) -> Tensor:
         """A uniform step in 2 … T for each sample, int64 of shape (B,)."""
-        return torch.randint(2, len(self.grid), (len(x_0),), generator=generator, device=x_0.device)
+        u = uniform((len(x_0),), generator, torch.float32, x_0.device)
+        return 2 + (u * (len(self.grid) - 2)).long()
 
     @staticmethod
     def at(chain: Chain, steps: Tensor, x: Tensor) -> Levels:
@@ -92,16 +93,14 @@ class _GaussianKLLoss(StepLoss):
 
     @abstractmethod
     def draw_variances(
-        self, process: LevyProcess, chain: Chain, steps: Tensor, x_0: Tensor, generator: torch.Generator | None
+        self, process: LevyProcess, chain: Chain, steps: Tensor, x_0: Tensor, generator: Generator
     ) -> tuple[Tensor, Tensor]:
         """(Σ_{t-1}, σ_t² A_t) of each sample, in the shape of A."""
 
     def check(self, process: LevyProcess) -> None:
         check_power(self.r, process.alpha, "r", "alpha/2", process.alpha / 2)
 
-    def evaluate(
-        self, denoiser: Predictor, x_0: Tensor, t: Tensor, generator: torch.Generator | None, **cond: Any
-    ) -> Tensor:
+    def evaluate(self, denoiser: Predictor, x_0: Tensor, t: Tensor, generator: Generator, **cond: Any) -> Tensor:
         process, steps = denoiser.process, t
         chain = process.schedule.chain(self.grid)
         var_previous, jump = self.draw_variances(process, chain, steps, x_0, generator)
@@ -142,7 +141,7 @@ class TwoVariableLoss(_GaussianKLLoss):
     """
 
     def draw_variances(
-        self, process: LevyProcess, chain: Chain, steps: Tensor, x_0: Tensor, generator: torch.Generator | None
+        self, process: LevyProcess, chain: Chain, steps: Tensor, x_0: Tensor, generator: Generator
     ) -> tuple[Tensor, Tensor]:
         shape = process.a_shape(x_0.shape)
         a_0, a_1 = (positive_stable(process.alpha, shape, generator, x_0.dtype, x_0.device) for _ in range(2))
@@ -165,7 +164,7 @@ class FullKLLoss(_GaussianKLLoss):
     """
 
     def draw_variances(
-        self, process: LevyProcess, chain: Chain, steps: Tensor, x_0: Tensor, generator: torch.Generator | None
+        self, process: LevyProcess, chain: Chain, steps: Tensor, x_0: Tensor, generator: Generator
     ) -> tuple[Tensor, Tensor]:
         path = process.draw_path(x_0.shape, self.grid, generator, x_0.device)
         rows = torch.arange(len(x_0), device=x_0.device)
@@ -201,9 +200,7 @@ class CauchyLoss(StepLoss):
     def check(self, process: LevyProcess) -> None:
         check_cauchy(process, "CauchyLoss")
 
-    def evaluate(
-        self, denoiser: Predictor, x_0: Tensor, t: Tensor, generator: torch.Generator | None, **cond: Any
-    ) -> Tensor:
+    def evaluate(self, denoiser: Predictor, x_0: Tensor, t: Tensor, generator: Generator, **cond: Any) -> Tensor:
         process, steps = denoiser.process, t
         level = self.at(process.schedule.chain(self.grid), steps, x_0)
         t = self.grid.to(x_0.device, x_0.dtype)[steps]

@@ -31,6 +31,7 @@ from torch import Tensor
 from .checks import check_count, check_data, check_grid, check_positive
 from .denoise import Denoiser, Predictor, radius
 from .process import Clipping, LevyProcess
+from .rng import Generator, uniform
 from .stable import positive_stable
 
 
@@ -45,9 +46,7 @@ class Loss(ABC):
     def __init__(self, grid: Tensor | None = None) -> None:
         self.grid = None if grid is None else check_grid(grid)
 
-    def __call__(
-        self, denoiser: Predictor, x_0: Tensor, generator: torch.Generator | None = None, **cond: Any
-    ) -> Tensor:
+    def __call__(self, denoiser: Predictor, x_0: Tensor, generator: Generator = None, **cond: Any) -> Tensor:
         """The loss of each sample at a random time.
 
         Arguments:
@@ -64,19 +63,17 @@ class Loss(ABC):
         return self.evaluate(denoiser, x_0, self.draw_times(denoiser.process, x_0, generator), generator, **cond)
 
     @abstractmethod
-    def evaluate(
-        self, denoiser: Predictor, x_0: Tensor, t: Tensor, generator: torch.Generator | None, **cond: Any
-    ) -> Tensor:
+    def evaluate(self, denoiser: Predictor, x_0: Tensor, t: Tensor, generator: Generator, **cond: Any) -> Tensor:
         """The loss of each sample at the time given for it, shape (B,)."""
 
     def check(self, process: LevyProcess) -> None:  # noqa: B027 (most losses suit every process)
         """Refuse a process for which the loss is infinite or undefined."""
 
-    def draw_times(self, process: LevyProcess, x_0: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def draw_times(self, process: LevyProcess, x_0: Tensor, generator: Generator = None) -> Tensor:
         """Independent uniform times, shape (B,)."""
         # float64 where the device has it: near t = 0 and t = 1 the levels feel the digits of t.
         dtype = torch.float32 if x_0.device.type == "mps" else torch.float64
-        u = torch.rand(len(x_0), generator=generator, device=x_0.device, dtype=dtype)
+        u = uniform((len(x_0),), generator, dtype, x_0.device)
         if self.grid is None:
             schedule = process.schedule
             return u.mul_(schedule.t_max - schedule.t_min).add_(schedule.t_min)
@@ -141,9 +138,7 @@ class OneVariableLoss(Loss):
     def check(self, process: LevyProcess) -> None:
         check_power(self.eta, process.alpha)
 
-    def evaluate(
-        self, denoiser: Predictor, x_0: Tensor, t: Tensor, generator: torch.Generator | None, **cond: Any
-    ) -> Tensor:
+    def evaluate(self, denoiser: Predictor, x_0: Tensor, t: Tensor, generator: Generator, **cond: Any) -> Tensor:
         process, a = denoiser.process, None
         if self.inner > 1:
             a = positive_stable(process.alpha, process.a_shape(x_0.shape), generator, x_0.dtype, x_0.device)
@@ -198,9 +193,7 @@ class SelfWeightedLoss(Loss):
         torch.Size([8])
     """
 
-    def evaluate(
-        self, denoiser: Predictor, x_0: Tensor, t: Tensor, generator: torch.Generator | None, **cond: Any
-    ) -> Tensor:
+    def evaluate(self, denoiser: Predictor, x_0: Tensor, t: Tensor, generator: Generator, **cond: Any) -> Tensor:
         process = denoiser.process
         x_t, eps, _ = process.perturb(x_0, t, generator)
         c_in, c_out = scales(denoiser, x_t, t)
@@ -251,9 +244,7 @@ class LIMLoss(Loss):
         if self.clipping is None:
             check_power(1.0, process.alpha)
 
-    def evaluate(
-        self, denoiser: Predictor, x_0: Tensor, t: Tensor, generator: torch.Generator | None, **cond: Any
-    ) -> Tensor:
+    def evaluate(self, denoiser: Predictor, x_0: Tensor, t: Tensor, generator: Generator, **cond: Any) -> Tensor:
         process = denoiser.process
         eps, a = process.noise(x_0.shape, generator, x_0.dtype, x_0.device)
         if self.clipping is not None:
@@ -312,13 +303,11 @@ class MedianOfMeans(Loss):
     def check(self, process: LevyProcess) -> None:
         self.loss.check(process)
 
-    def draw_times(self, process: LevyProcess, x_0: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def draw_times(self, process: LevyProcess, x_0: Tensor, generator: Generator = None) -> Tensor:
         return self.loss.draw_times(process, x_0, generator)
 
-    def evaluate(
-        self, denoiser: Predictor, x_0: Tensor, t: Tensor, generator: torch.Generator | None, **cond: Any
-    ) -> Tensor:
+    def evaluate(self, denoiser: Predictor, x_0: Tensor, t: Tensor, generator: Generator, **cond: Any) -> Tensor:
         size, draws = len(x_0), self.groups**2
-        rows = torch.arange(size, device=x_0.device).repeat(draws)
+        rows = torch.arange(size, device=x_0.device).repeat_interleave(draws)
         values = self.loss.evaluate(denoiser, x_0[rows], t[rows], generator, **pick_rows(cond, rows, size))
-        return median_of_means(values.reshape(draws, size), self.groups)
+        return median_of_means(values.reshape(size, draws).T, self.groups)

@@ -4,9 +4,9 @@ Everything random in levydiff takes a ``generator``. It is one of
 
 * ``None``: torch's global generator;
 * a ``torch.Generator``: the usual choice in training;
-* :class:`SampleStreams`: one independent stream of random numbers per row of the batch. The samplers use it,
-  because then a sample depends on its own stream alone: *the same seed gives the same samples however the batch
-  is split*, and on whichever device.
+* :class:`SampleStreams`: one independent stream of random numbers per row of the batch. The samplers and the
+  trainer use it, because then a sample depends on its own stream alone: *the same seed gives the same samples
+  however the batch is split*, over calls, processes or devices.
 
 A stream is SplitMix64 (Steele, Lea & Flood, *Fast splittable pseudorandom number generators*, 2014) with a random
 64-bit key: the n-th word of the stream with key k is ``mix(k + n·φ)``, φ the golden ratio in 64 bits. Since a word
@@ -70,9 +70,11 @@ class SampleStreams:
         return self.keys.device
 
     def check_shape(self, shape: Sequence[int]) -> None:
-        """Refuse a shape that does not have one row per stream."""
-        if not shape or shape[0] != len(self):
-            raise ValueError(f"shape must start with the number of streams, {len(self)}, got {tuple(shape)}")
+        """Refuse a shape whose rows cannot be dealt out evenly: K consecutive rows come from one stream."""
+        if not shape or shape[0] % len(self):
+            raise ValueError(
+                f"shape must start with a multiple of the number of streams, {len(self)}, got {tuple(shape)}"
+            )
 
     def split(self, size: int) -> Iterator[SampleStreams]:
         """The same streams in groups of at most ``size``."""
@@ -121,6 +123,23 @@ def uniform_pair(
     return u.to(dtype).reshape(tuple(shape)), v.to(dtype).reshape(tuple(shape))
 
 
+def uniform(
+    shape: Sequence[int],
+    generator: Generator = None,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """Uniform variables in [0, 1) of the given shape.
+
+    Example:
+        >>> bool((uniform((3,), SampleStreams.seeded(3)) < 1).all())
+        True
+    """
+    if isinstance(generator, SampleStreams):
+        return uniform_pair(shape, generator, dtype)[0]
+    return torch.rand(tuple(shape), generator=generator, dtype=dtype, device=device_for(generator, device))
+
+
 def normal(
     shape: Sequence[int],
     generator: Generator = None,
@@ -150,7 +169,7 @@ def _words(shape: Sequence[int], generator: Generator, device: torch.device | st
         words = torch.empty(tuple(shape), dtype=torch.int64, device=device_for(generator, device))
         return words.random_(-(1 << 63), None, generator=generator)
     generator.check_shape(shape)
-    return generator.words(math.prod(shape[1:])).reshape(tuple(shape))
+    return generator.words(math.prod(shape) // len(generator)).reshape(tuple(shape))
 
 
 def _uniform53(shape: Sequence[int], generator: Generator, device: torch.device | str | None) -> Tensor:
