@@ -46,7 +46,7 @@ def test_score_is_the_gaussian_score_at_alpha_two():
 @pytest.mark.parametrize("isotropic", [True, False])
 def test_zero_network_is_exact_for_stable_data(alpha, isotropic):
     process = LevyProcess(alpha, isotropic=isotropic)
-    denoiser = Denoiser(zero, process, StablePreconditioning(scale=0.3))
+    denoiser = Denoiser(zero, process, StablePreconditioning(scale=0.3), dtype=torch.float64)
     oracle = StableOracle(process, scale=0.3)
     torch.testing.assert_close(denoiser(X, T), oracle(X, T))
     torch.testing.assert_close(denoiser.x0(X, T), oracle.x0(X, T))
@@ -66,7 +66,7 @@ def test_stable_preconditioning_is_edms_at_alpha_two():
         seen["input"] = x
         return torch.full_like(x, 0.7)
 
-    x_0 = Denoiser(network, process, StablePreconditioning(s)).x0(X, t)
+    x_0 = Denoiser(network, process, StablePreconditioning(s), dtype=torch.float64).x0(X, t)
     norm = (sigma**2 + sigma_d**2) ** 0.5
     expected = sigma_d**2 / norm**2 * X - sigma * sigma_d / norm * (0.7 / 2**0.5) * 2**0.5 / 2**0.5
     torch.testing.assert_close(x_0, expected)
@@ -79,7 +79,7 @@ def test_c_out_is_the_scale_of_what_c_skip_leaves(alpha):
     process, s = LevyProcess(alpha), 0.4
     precondition = StablePreconditioning(s)
     gamma_bar, sigma_bar = process.levels(T, X)
-    c_skip = Denoiser(zero, process, precondition)(torch.ones(5, 1, dtype=torch.float64), T)
+    c_skip = Denoiser(zero, process, precondition, dtype=torch.float64)(torch.ones(5, 1, dtype=torch.float64), T)
     c_in, c_out = precondition.scales(process, X, T)
     scale = ((c_skip * gamma_bar * s) ** alpha + (1 - c_skip * sigma_bar).abs() ** alpha) ** (1 / alpha)
     torch.testing.assert_close(c_out, scale, rtol=1e-6, atol=1e-9)
@@ -121,7 +121,7 @@ def test_learned_variance_splits_the_channels():
     def network(x, t):
         return torch.cat([x, 2 * x], dim=1)
 
-    denoiser = Denoiser(network, LevyProcess(1.5), learned_variance=True)
+    denoiser = Denoiser(network, LevyProcess(1.5), learned_variance=True, dtype=torch.float64)
     eps, v = denoiser.eps_and_variance(X, T)
     torch.testing.assert_close(eps, X)
     torch.testing.assert_close(v, 2 * X)

@@ -31,9 +31,9 @@ def test_encode_decode_returns_stable_data(alpha, steps, order):
     process = LevyProcess(alpha)
     sampler = DLIM(StableOracle(process, 0.8), steps, order=order)
     x_0 = 0.8 * process.noise((50, 2), generator(1), F64)[0]
-    latents = sampler.encode(x_0, tolerance=1e-11)
+    latents = sampler.encode(x_0, tolerance=1e-9)
     decoded = sampler(x_0.shape, x_T=latents, dtype=F64)
-    assert float(((decoded - x_0).norm(dim=1) / (1 + x_0.norm(dim=1))).max()) < 1e-8
+    assert float(((decoded - x_0).norm(dim=1) / (1 + x_0.norm(dim=1))).max()) < 1e-5
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -86,6 +86,8 @@ def test_encode_says_when_it_fails():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         DLIM(StableOracle(LevyProcess(1.5)), 5).encode(torch.ones(1, 2))
+    with pytest.raises(FloatingPointError, match="DLIM.encode met a non-finite value"):
+        DLIM(Denoiser(lambda x, t: x * torch.nan, LevyProcess(1.5)), 5).encode(torch.ones(1, 2))
     with pytest.raises(ValueError, match="rho must be 0 to encode"):
         DLIM(StableOracle(LevyProcess(1.5)), 5, rho=0.5).encode(torch.ones(1, 2))
     with pytest.raises(ValueError, match="x_0 must be finite, but row 0"):

@@ -7,6 +7,7 @@ import torch
 from torch.distributions import Cauchy, Normal, kl_divergence
 
 from levydiff import CauchyLoss, Denoiser, FullKLLoss, LevyProcess, OneVariableLoss, StableOracle, TwoVariableLoss
+from levydiff.rng import SampleStreams
 from levydiff.stable import positive_stable
 
 B, D, T = 16, 3, 8
@@ -27,7 +28,9 @@ def setup(alpha, isotropic=True, learned=False):
     def both(x, t):
         return torch.cat([network(x, t), 0.3 * torch.sin(x)], dim=1)
 
-    return Denoiser(both if learned else network, process, learned_variance=learned), process.schedule.grid(T)
+    return Denoiser(
+        both if learned else network, process, learned_variance=learned, dtype=torch.float64
+    ), process.schedule.grid(T)
 
 
 def reference(denoiser, grid, steps, var_previous, jump, g, r, learned=False):
@@ -90,7 +93,7 @@ def test_equal_variances_give_lambda():
     # KL = λ²‖ε̂ - ε‖², λ² = Γ²σ̄²/(2γ²Σ̃); at α = 2: Γ = σ²/σ̄², Σ = 2σ̄², a deterministic weight.
     process = LevyProcess(2.0)
     grid = process.schedule.grid(T)
-    d = Denoiser(network, process)
+    d = Denoiser(network, process, dtype=torch.float64)
     values = TwoVariableLoss(grid, r=1.0)(d, X0, generator())
     source = generator()
     steps = 2 + (torch.rand(B, generator=source) * (T - 1)).long()
@@ -114,6 +117,22 @@ def test_two_variables_and_full_agree_in_expectation(alpha):
     two, full = (loss(grid, r=0.3)(d, x_0, generator(2)) for loss in (TwoVariableLoss, FullKLLoss))
     error = math.sqrt(float(two.var() + full.var()) / n)
     assert abs(float(two.mean() - full.mean())) < 4 * error
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_inner_average_of_equal_draws_is_one_draw(learned):
+    # A constant network on data that are all 0 and without noise in the mean: K identical batches average to one.
+    d, grid = setup(1.7, learned=learned)
+    one, many = (TwoVariableLoss(grid, r=0.5, inner=k)(d, X0.expand(B, D), generator()) for k in (1, 64))
+    assert 0.3 < float(many.mean() / one.mean()) < 3.0  # a sum instead of a mean would be 8 times as large
+
+
+def test_split_of_a_batch_does_not_matter():
+    for alpha, isotropic, loss in ((1.7, True, TwoVariableLoss), (1.7, True, FullKLLoss), (1.0, False, CauchyLoss)):
+        d, grid = setup(alpha, isotropic)
+        whole = loss(grid)(d, X0, SampleStreams.seeded(B, generator()))
+        parts = zip(X0.split(6), SampleStreams.seeded(B, generator()).split(6), strict=True)
+        torch.testing.assert_close(whole, torch.cat([loss(grid)(d, x, s) for x, s in parts]), rtol=1e-9, atol=0)
 
 
 def test_inner_average():
@@ -155,7 +174,7 @@ def test_cauchy():
         true_mean = step.gamma_bar_previous * X0[b] + (step.sigma_bar_previous - rho) * eps[b]
         model_mean = (x_t - step.sigma_bar * predicted) / step.gamma + (step.sigma_bar_previous - rho) * predicted
         expected[b] = torch.log1p((true_mean - model_mean) ** 2 / (4 * rho**2)).sum()
-    d = Denoiser(network, process)
+    d = Denoiser(network, process, dtype=torch.float64)
     torch.testing.assert_close(CauchyLoss(grid, rho=0.8)(d, X0, generator()), expected)
 
 

@@ -32,7 +32,7 @@ def network(x, t):
 
 
 def denoiser(alpha, isotropic=True, preconditioning=None):
-    return Denoiser(network, LevyProcess(alpha, isotropic=isotropic), preconditioning)
+    return Denoiser(network, LevyProcess(alpha, isotropic=isotropic), preconditioning, dtype=torch.float64)
 
 
 def generator():
@@ -112,9 +112,21 @@ def test_self_weighted(isotropic):
     t, _, eps, x_t = redraw(d.process)
     c_in, c_out = d.preconditioning.scales(d.process, x_t, t)
     size = (c_in * x_t).square()
-    weight = 1 / (1 + (size.mean(1, keepdim=True) if isotropic else size))
+    sigma_bar = d.process.schedule.sigma_bar(t).unsqueeze(1)
+    weight = (c_in * sigma_bar) ** (2 - 1.2) / (1 + (size.mean(1, keepdim=True) if isotropic else size))
     expected = (weight * ((d(x_t, t) - eps) / c_out) ** 2).sum(1)
     torch.testing.assert_close(SelfWeightedLoss()(d, X0, generator()), expected)
+
+
+@pytest.mark.parametrize("alpha", [0.8, 1.2, 1.7])
+def test_self_weighted_loss_is_bounded_at_all_times(alpha):
+    # Zero network, Gaussian data: without the weight of time the mean grows as σ̄^{α-2}, a factor 10⁵ at α = 0.8.
+    d = Denoiser(lambda x, t: torch.zeros_like(x), LevyProcess(alpha), StablePreconditioning())
+    x_0 = torch.randn(200_000, 2, generator=generator())
+    means = [
+        float(SelfWeightedLoss(grid=torch.tensor([0.0, t]))(d, x_0, generator()).mean()) for t in (1e-4, 1e-2, 0.5)
+    ]
+    assert max(means) < 5
 
 
 def test_self_weighted_minimiser_is_the_mean():
@@ -125,7 +137,7 @@ def test_self_weighted_minimiser_is_the_mean():
     x_0 = process.noise((n, 1), source, torch.float64)[0]
     grid = torch.tensor([0.0, 0.5])
     slope = nn.Parameter(torch.tensor(0.3, dtype=torch.float64))
-    d = Denoiser(lambda x, t: slope * x, process)
+    d = Denoiser(lambda x, t: slope * x, process, dtype=torch.float64)
     optimizer = torch.optim.LBFGS([slope], line_search_fn="strong_wolfe")
 
     def closure():
@@ -212,6 +224,26 @@ def test_with_one_stream_per_sample_the_split_of_a_batch_does_not_matter(loss):
     torch.testing.assert_close(whole, torch.cat(parts), rtol=1e-12, atol=0)
 
 
+def test_median_of_means_picks_the_conditions():
+    seen = {}
+
+    def conditional(x, t, label):
+        seen["label"] = label
+        return x
+
+    MedianOfMeans(OneVariableLoss(), 2)(Denoiser(conditional, LevyProcess(1.7)), X0.float(), label=torch.arange(B))
+    assert seen["label"].tolist() == [j for j in range(B) for _ in range(4)]
+    with pytest.raises(ValueError, match="loss must have inner = 1 inside MedianOfMeans, got 2"):
+        MedianOfMeans(OneVariableLoss(inner=2), 2)
+
+
+def test_a_compiled_denoiser_has_the_same_loss():
+    d = denoiser(1.7, preconditioning=StablePreconditioning(0.5))
+    wrapped = torch.compile(d, backend="eager")
+    for loss in (SelfWeightedLoss(), OneVariableLoss(rescaled=True)):
+        torch.testing.assert_close(loss(wrapped, X0, generator()), loss(d, X0, generator()))
+
+
 def test_gradient_at_a_zero_residual():
     weight = nn.Parameter(torch.zeros(()))
     residual_norm(weight * X0, 2.0, 1.0).sum().backward()
@@ -231,7 +263,7 @@ def test_bad_input():
     for loss in (OneVariableLoss(), SelfWeightedLoss(), LIMLoss(), MedianOfMeans(OneVariableLoss(), 2)):
         with pytest.raises(ValueError, match="x_0 must be finite, but row 3 holds NaN or infinity"):
             loss(denoiser(1.7), bad)
-    with pytest.raises(ValueError, match=r"x_0 must be a non-empty floating-point tensor of shape \(B, ...\)"):
+    with pytest.raises(ValueError, match=r"x_0 must be a non-empty float32 or float64 tensor of shape \(B, ...\)"):
         OneVariableLoss()(denoiser(1.7), torch.zeros(3))
     with pytest.raises(ValueError, match="inner must be a whole number of at least 1, got 0"):
         OneVariableLoss(inner=0)

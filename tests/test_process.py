@@ -162,7 +162,7 @@ def test_clipping():
     only_a = (a > 20.0).squeeze(1) & (math.sqrt(20.0) * g.norm(dim=1) <= 5.0)
     assert bool(only_a.any())
     torch.testing.assert_close(clipped[only_a], math.sqrt(20.0) * g[only_a], rtol=1e-4, atol=1e-4)
-    with pytest.raises(ValueError, match="clipping.a must be finite and above 0, got 0"):
+    with pytest.raises(ValueError, match="clipping.a must be above 0 .inf for no limit., got 0"):
         Clipping(a=0.0)
 
 
@@ -173,6 +173,9 @@ def test_bad_input():
         LevyProcess(2.1)
     with pytest.raises(ValueError, match=r"t must have shape \(4,\), got \(3,\)"):
         LevyProcess(1.5).perturb(torch.zeros(4, 2), torch.zeros(3))
+    for t in (1.5, -0.1, math.nan):
+        with pytest.raises(ValueError, match=r"t must lie in \[0, 1\], got"):
+            LevyProcess(1.5).perturb(torch.zeros(4, 2), torch.full((4,), t))
     with pytest.raises(ValueError, match="grid must increase"):
         LevyProcess(1.5).draw_path((4, 2), torch.tensor([0.0, 0.5, 0.5]))
     assert LevyProcess(2).alpha == 2.0 and LevyProcess(1.5, CosineSchedule(alpha=1.5)).schedule.alpha == 1.5

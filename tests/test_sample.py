@@ -1,6 +1,7 @@
 """Samplers against exact targets: point masses, the stable flow, Gaussian mixtures; and the contract of the loop."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from levydiff import (
     LIMODE,
     CauchyDLIM,
     Clipping,
+    CosineSchedule,
     Denoiser,
     ExplodingSchedule,
     LevyProcess,
@@ -271,7 +273,7 @@ def test_learned_variance_in_dlpm():
     def network(x, t):
         return torch.cat([x, torch.ones_like(x)], dim=1)
 
-    sampler = DLPM(Denoiser(network, process, learned_variance=True), 5)
+    sampler = DLPM(Denoiser(network, process, learned_variance=True, dtype=F64), 5)
     x_T, seen = torch.randn(20, 2, generator=generator(13), dtype=F64), []
     sampler((20, 2), generator(14), x_T=x_T, callback=seen.append)
     streams = SampleStreams.seeded(20, generator(14))
@@ -280,6 +282,57 @@ def test_learned_variance_in_dlpm():
     std = step.sigma * path.a[4].sqrt()
     expected = (x_T - path.gain(5) * step.sigma_bar * x_T) / step.gamma + std * normal((20, 2), streams, torch.float32)
     torch.testing.assert_close(seen[0].x_t, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_learned_variance_in_ddpm_is_that_of_dlpm():
+    def network(x, t):
+        return torch.cat([x, 0.3 * torch.ones_like(x)], dim=1)
+
+    d = Denoiser(network, LevyProcess(2.0), learned_variance=True, dtype=F64)
+    a, b = (method(d, 20)((50, 2), generator(19)) for method in (DLPM, DDPM))
+    torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", [DLPM, DLIM])
+def test_the_start_has_the_scale_of_the_last_noise(method):
+    sampler = method(StableOracle(LevyProcess(1.5, ExplodingSchedule(sigma_max=80.0))), 5)
+    x_T, _ = sampler.init((4000, 1), SampleStreams.seeded(4000, generator(20)))
+    target = 80.0 * LevyProcess(1.5).noise((4000, 1), generator(21))[0]
+    assert stats.ks_2samp(x_T.flatten().numpy(), target.flatten().numpy()).pvalue > 0.01
+
+
+def test_lim_clips_its_noise():
+    # With the zero denoiser the drift is x/γ, and what is left is σ/γ times noise of norm at most 2.
+    d = Denoiser(lambda x, t: torch.zeros_like(x), LevyProcess(1.2), dtype=F64)
+    sampler, seen = LIM(d, 8, clipping=Clipping(a=20.0, norm=2.0)), []
+    sampler((500, 2), generator(22), callback=seen.append)
+    for before, after in pairwise(seen[:-1]):
+        step = sampler.chain.step(after.i)
+        noise = (after.x_t - before.x_t / step.gamma) / (step.sigma / step.gamma)
+        assert 1.9 < float(noise.norm(dim=1).max()) < 2.0 + 1e-5
+    start, _ = LIMODE(d, 8, clipping=Clipping(norm=2.0)).init((500, 2), SampleStreams.seeded(500))
+    assert float(start.norm(dim=1).max()) < 2.0 + 1e-5
+
+
+def test_rho_as_a_tensor():
+    oracle = StableOracle(LevyProcess(1.5))
+    chain = DLIM(oracle, 6).chain
+    rho = 0.7 * chain.sigma_bar[:-1] * chain.sigma[1:] / chain.sigma_bar[1:]
+    a, b = (DLIM(oracle, 6, rho=r)((20, 2), generator(23)) for r in (0.7, rho))
+    torch.testing.assert_close(a, b)
+    assert float(build("Cauchy DLIM", StableOracle).rho[5]) == pytest.approx(
+        float(build("Cauchy DLIM", StableOracle, rho=1.0).rho[5])
+    )
+
+
+def test_a_function_around_a_network_can_be_sampled():
+    net = PaperMLP(2)
+    assert DLIM(Denoiser(lambda x, t: net(x, t), LevyProcess(1.5)), 3)((4, 2)).shape == (4, 2)
+
+
+def test_samples_that_do_not_fit_the_dtype_are_an_error():
+    with pytest.raises(FloatingPointError, match="do not fit torch.float16"):
+        DLIM(StableOracle(LevyProcess(0.8)), 4)((100_000, 1), generator(24), dtype=torch.float16)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -354,9 +407,9 @@ def test_bad_input():
         DLPM(oracle, 0)
     with pytest.raises(ValueError, match="grid must increase"):
         DLPM(oracle, grid=torch.tensor([0.0, 0.6, 0.5]))
-    with pytest.raises(ValueError, match="grid must end where some signal is left"):
+    with pytest.raises(ValueError, match="grid must end where a signal of at least 1e-12 is left"):
         DLPM(StableOracle(LevyProcess(1.5, LinearSchedule(beta_max=1e5))), 10)
-    with pytest.raises(ValueError, match=r"shape must be \(B, ...\) with sizes of at least 1, got \(0, 2\)"):
+    with pytest.raises(ValueError, match=r"shape must be \(B, ...\) with whole sizes of at least 1, got \(0, 2\)"):
         DLPM(oracle)((0, 2))
     with pytest.raises(ValueError, match=r"x_T must have shape \(3, 2\), got \(2, 2\)"):
         DLIM(oracle)((3, 2), x_T=torch.zeros(2, 2))
@@ -382,3 +435,9 @@ def test_bad_input():
     with pytest.raises(ValueError, match="process.schedule must be scale preserving for LIM, got ExplodingSchedule"):
         LIM(StableOracle(LevyProcess(1.5, ExplodingSchedule())))
     assert DDIM(gaussian, 3, rho=1.0)((2, 2)).shape == (2, 2)
+    with pytest.raises(TypeError, match="generator must be a torch.Generator or None, got int"):
+        DLIM(oracle)((3, 2), 0)
+    with pytest.raises(ValueError, match=r"shape must be \(B, ...\) with whole sizes of at least 1, got 5"):
+        DLIM(oracle)(5)
+    with pytest.raises(ValueError, match="grid must end where a signal of at least 1e-12 is left"):
+        DLIM(StableOracle(LevyProcess(1.5, CosineSchedule(t_max=1.0))))

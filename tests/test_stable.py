@@ -170,6 +170,32 @@ def test_log_prob_gradients():
     assert torch.autograd.gradcheck(value, inputs, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("alpha", [1.0, 2.0])
+def test_gradient_in_alpha_at_the_closed_forms(alpha):
+    # The derivative of log f in α at the closed forms is that of their neighbours.
+    def slope(a):
+        index = torch.tensor(a, dtype=torch.float64, requires_grad=True)
+        x = torch.tensor(0.7, dtype=torch.float64)
+        (grad,) = torch.autograd.grad(IndependentStable(index, 0.0, torch.ones_like(x)).log_prob(x), index)
+        return float(grad)
+
+    assert slope(alpha) == pytest.approx(slope(alpha - 1e-3), rel=0.02)
+
+
+def test_far_tail_of_the_density():
+    # f(x) ~ αC x^{-1-α}: exact power law beyond any quadrature; -inf at infinity.
+    law = IndependentStable(torch.tensor(1.5, dtype=torch.float64), 0.0, torch.tensor(1.0, dtype=torch.float64))
+    a, b, c = law.log_prob(torch.tensor([1e20, 1e25, 1e100], dtype=torch.float64))
+    assert float(a - b) == pytest.approx(2.5 * math.log(1e5), rel=1e-9)
+    assert float(b - c) == pytest.approx(2.5 * math.log(1e75), rel=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_draws_are_finite(dtype):
+    a = positive_stable(1.2, (200_000,), generator(18), dtype)
+    assert a.dtype == dtype and bool(torch.isfinite(a).all()) and bool((a > 0).all())
+
+
 def test_isotropic_log_prob():
     x = torch.tensor([[0.3, -1.2]], dtype=torch.float64)
     loc = torch.tensor([0.1, 0.2], dtype=torch.float64)

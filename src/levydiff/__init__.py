@@ -8,6 +8,9 @@ Start with :class:`LevyProcess` (the noise), :class:`Denoiser` (your network), a
     samples = DLIM(denoiser, steps=25, order=2)((1000, 2))
 """
 
+from typing import TYPE_CHECKING, Any
+
+from . import data
 from .denoise import (
     Denoiser,
     PlainPreconditioning,
@@ -43,7 +46,24 @@ from .schedule import (
 )
 from .stable import IndependentStable, IsotropicStable, PositiveStable
 
+if TYPE_CHECKING:
+    from .fitting import fit
+    from .model import LevyModel
+    from .train import TrainConfig, Trainer
+
 __version__ = "0.1.0"
+
+#: Loaded when first asked for: they import accelerate and huggingface_hub.
+_LAZY = {"LevyModel": "model", "TrainConfig": "train", "Trainer": "train", "fit": "fitting"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'levydiff' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+
 
 __all__ = [
     "DDIM",
@@ -63,6 +83,7 @@ __all__ = [
     "IndependentStable",
     "IsotropicStable",
     "LIMLoss",
+    "LevyModel",
     "LevyProcess",
     "LinearSchedule",
     "Loss",
@@ -81,9 +102,13 @@ __all__ = [
     "SelfWeightedLoss",
     "StableOracle",
     "StablePreconditioning",
+    "TrainConfig",
+    "Trainer",
     "TwoVariableLoss",
+    "data",
     "eps_from_score",
     "eps_from_x0",
+    "fit",
     "interpolate",
     "linear_time",
     "log_ratio_spacing",

@@ -22,7 +22,7 @@ def check_alpha(alpha: float) -> float:
 
 def check_count(name: str, value: int) -> int:
     """Return a whole number of at least 1."""
-    if isinstance(value, bool) or int(value) != value or value < 1:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 1 or value % 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {value}")
     return int(value)
 
@@ -35,10 +35,10 @@ def check_positive(name: str, value: float) -> float:
 
 
 def check_data(name: str, x: Tensor) -> Tensor:
-    """Return a batch of floating-point samples, shape (B, …), without NaN or infinity."""
-    if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim < 2 or x.numel() == 0:
+    """Return a batch of float32 or float64 samples, shape (B, …), without NaN or infinity."""
+    if not isinstance(x, Tensor) or x.dtype not in (torch.float32, torch.float64) or x.ndim < 2 or x.numel() == 0:
         what = f"shape {tuple(x.shape)}, dtype {x.dtype}" if isinstance(x, Tensor) else type(x).__name__
-        raise ValueError(f"{name} must be a non-empty floating-point tensor of shape (B, ...), got {what}")
+        raise ValueError(f"{name} must be a non-empty float32 or float64 tensor of shape (B, ...), got {what}")
     # One reduction in place of an elementwise mask: a NaN or infinity survives the sum. The mask is
     # consulted only when the sum is not finite, since large finite values can overflow it.
     if not math.isfinite(x.detach().sum().item()) and not bool(torch.isfinite(x).all()):

@@ -150,6 +150,10 @@ class Predictor(nn.Module, ABC):
         """ε̂, and the variance head's output v if there is one."""
         return self(x_t, t, **cond), None
 
+    def scales(self, x_t: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        """(c_in, c_out) of the preconditioning; ones where there is none."""
+        return x_t.new_ones(()), x_t.new_ones(())
+
     def x0(self, x_t: Tensor, t: Tensor, **cond: Any) -> Tensor:
         r"""The denoised sample :math:`\hat x_0 = (x_t - \barσ_t \hat ε)/\barγ_t`."""
         return x0_from_eps(self.process, x_t, t, self(x_t, t, **cond))
@@ -179,11 +183,13 @@ class Denoiser(Predictor):
     r"""A network made into a predictor of the noise: :math:`\hat ε(x_t, t)`.
 
     Arguments:
-        backbone: Any callable ``f(x, t, **cond)`` that returns a tensor of the shape of x; t has shape (B,).
+        backbone: Any callable ``f(x, t, **cond)`` that returns a tensor of the shape of x; t has shape (B,). Give a
+            module, not a function around one, for its parameters and device to be seen; compile it, not the denoiser.
         process: The forward process, which carries α and the schedule.
         preconditioning: What the backbone sees and what its output means; the paper's by default.
         learned_variance: The backbone returns twice the channels (dimension 1); the second half is v, by which
             the reverse variance is :math:`\tilde Σ^{1-v} (σ_t^2 A_t)^v` (v = 0: the posterior's own).
+        dtype: The precision the backbone works in; that of its parameters, or torch's default if it shows none.
 
     Example:
         >>> process = LevyProcess(1.7)
@@ -200,19 +206,29 @@ class Denoiser(Predictor):
         process: LevyProcess,
         preconditioning: Preconditioning | None = None,
         learned_variance: bool = False,
+        dtype: torch.dtype | None = None,
     ) -> None:
+        if not isinstance(process, LevyProcess):
+            raise TypeError(f"process must be a LevyProcess, got {type(process).__name__}")
         super().__init__(process)
         self.backbone = backbone
+        self._dtype = dtype
         self.preconditioning = preconditioning or PlainPreconditioning()
         self.learned_variance = learned_variance
 
     def forward(self, x_t: Tensor, t: Tensor, **cond: Any) -> Tensor:
         return self.eps_and_variance(x_t, t, **cond)[0]
 
+    def scales(self, x_t: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        return self.preconditioning.scales(self.process, x_t, t)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._dtype or super().dtype
+
     def eps_and_variance(self, x_t: Tensor, t: Tensor, **cond: Any) -> tuple[Tensor, Tensor | None]:
         v: Tensor | None = None
-        # The backbone works in its own precision, the preconditioning in that of x_t.
-        dtype = self.dtype if isinstance(self.backbone, nn.Module) else x_t.dtype
+        dtype = self.dtype  # the backbone works in its own precision, the preconditioning in that of x_t
         times = t.to(dtype).expand(x_t.shape[0])
 
         def network(z: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .checks import check_data, check_shape
+from .checks import check_alpha, check_data, check_shape
 from .denoise import Predictor
 from .kl import check_cauchy
 from .rng import uniform_pair
@@ -50,6 +50,9 @@ def interpolate(x: Tensor, y: Tensor, weight: float | Tensor, alpha: float) -> T
         >>> interpolate(torch.ones(2), torch.zeros(2), 0.19, alpha=2.0)
         tensor([0.9000, 0.9000])
     """
+    alpha = check_alpha(alpha)
+    if not x.is_floating_point():
+        raise ValueError(f"x must be floating-point, got {x.dtype}")
     w = torch.as_tensor(weight, dtype=x.dtype, device=x.device)
     if not bool(((w >= 0) & (w <= 1)).all()):
         raise ValueError(f"weight must lie in [0, 1], got {weight}")
@@ -118,7 +121,7 @@ class DLIM(Sampler):
 
     def renewed_noise(self, x_t: Tensor, run: Run) -> Tensor:
         """SαS(1) noise of the shape of x_t."""
-        return self.process.noise(x_t.shape, run.generator, torch.float32, x_t.device)[0]
+        return self.process.noise(x_t.shape, run.generator, self.process.noise_dtype, x_t.device)[0]
 
     def _second_order(self, x_t: Tensor, eps: Tensor, i: int, step: Step, run: Run) -> Tensor:
         x_0 = (x_t - step.sigma_bar * eps) / step.gamma_bar
@@ -150,17 +153,19 @@ class DLIM(Sampler):
         if bool((self.rho > 0).any()):
             raise ValueError(f"rho must be 0 to encode, got up to {float(self.rho.max()):g}")
         check_data("x_0", x_0)
-        tolerance = tolerance or 8 * torch.finfo(self.denoiser.dtype).eps
+        tolerance = 8 * torch.finfo(self.denoiser.dtype).eps if tolerance is None else tolerance
         x = x_0.to(self.denoiser.device, self._state_dtype())
         latents, missed = self._encode(x, iterations, tolerance, cond)
         if self.order == 2:
             first, missed = latents, math.inf
             for _ in range(iterations):
-                decoded = self(x.shape, x_T=latents, dtype=x.dtype, **cond)
+                decoded = self(x.shape, torch.Generator(), x_T=latents, dtype=x.dtype, **cond)
                 missed = _relative(decoded - x, x)
                 if missed < tolerance:
                     break
                 latents = latents + first - self._encode(decoded, iterations, tolerance, cond)[0]
+        if not bool(torch.isfinite(latents).all()):
+            raise FloatingPointError(f"{type(self).__name__}.encode met a non-finite value: the denoiser returned one")
         if missed > tolerance:
             warnings.warn(
                 f"{type(self).__name__}.encode: relative error {missed:.1e} after {iterations} iterations, above the "

@@ -16,7 +16,7 @@ The KL losses, from which the paper derives these, are in :mod:`levydiff.kl`.
 **Which minimiser?** ε has no variance below α = 2, so the squared loss is infinite. The paper takes
 :math:`E_A[(E[‖\hat ε - ε‖^2 | A])^{1/2}]`; its Algorithm 1 takes one draw inside the root, which is
 :math:`E‖\hat ε - ε‖`, and that is minimised by the spatial *median* of ε given x_t. ``inner`` > 1 averages draws
-that share A before the root. The self-weighted loss is finite for every α and keeps the *mean* :math:`E[ε | x_t]`
+that share A before the root. The self-weighted loss is finite and keeps the *mean* :math:`E[ε | x_t]`
 as minimiser, because its weight does not look at ε.
 """
 
@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from .checks import check_count, check_data, check_grid, check_positive
-from .denoise import Denoiser, Predictor, radius
+from .denoise import Predictor, radius
 from .process import Clipping, LevyProcess
 from .rng import Generator, uniform
 from .stable import positive_stable
@@ -146,7 +146,7 @@ class OneVariableLoss(Loss):
         x_t, eps, _ = process.perturb(x_0, t, generator, a)
         residual = denoiser(x_t, t, **cond) - eps
         if self.rescaled:
-            residual = residual / scales(denoiser, x_t, t)[1]
+            residual = residual / denoiser.scales(x_t, t)[1]
         return residual_norm(residual, self.p, self.eta, self.inner)
 
 
@@ -172,20 +172,16 @@ def pick_rows(cond: dict[str, Any], rows: Tensor, size: int) -> dict[str, Any]:
     return {k: v[rows] if k in per_sample else v for k, v in cond.items()}
 
 
-def scales(denoiser: Predictor, x_t: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-    """(c_in, c_out) of the denoiser's preconditioning; ones for an oracle."""
-    if isinstance(denoiser, Denoiser):
-        return denoiser.preconditioning.scales(denoiser.process, x_t, t)
-    return x_t.new_ones(()), x_t.new_ones(())
-
-
 class SelfWeightedLoss(Loss):
-    r"""A squared loss that is finite for every α: :math:`w(x_t, t)\, ‖(\hat ε - ε)/c_{out}‖^2`,
-    :math:`w = 1/(1 + r^2)`.
+    r"""A squared loss that is finite below α = 2: :math:`w(x_t, t)\, ‖(\hat ε - ε)/c_{out}‖^2`.
 
-    r is the :func:`~levydiff.denoise.radius` of :math:`c_{in} x_t`; for independent noise every coordinate has its
-    own. A large ε makes a large x_t, so the weighted square is bounded in the tail; and since w is a function of
-    (x_t, t) alone the minimiser is :math:`E[ε | x_t]`, which the deterministic sampler needs.
+    .. math::  w(x_t, t) = \frac{(c_{in} \barσ_t)^{2-α}}{1 + r^2},
+
+    r the :func:`~levydiff.denoise.radius` of :math:`c_{in} x_t`; for independent noise every coordinate has its own.
+    A large ε makes a large x_t, and the denominator bounds its square: at the latest where ε is of the order of
+    :math:`1/(c_{in}\barσ_t)`, which leaves a mean of the order of :math:`(c_{in}\barσ_t)^{α-2}`, and the numerator
+    takes that away. Since w is a function of (x_t, t) alone the minimiser is :math:`E[ε | x_t]`, which the
+    deterministic sampler needs. (If the data are as heavy-tailed as the noise the mean is finite for α > 1/2.)
 
     Example:
         >>> from levydiff import StableOracle
@@ -196,9 +192,10 @@ class SelfWeightedLoss(Loss):
     def evaluate(self, denoiser: Predictor, x_0: Tensor, t: Tensor, generator: Generator, **cond: Any) -> Tensor:
         process = denoiser.process
         x_t, eps, _ = process.perturb(x_0, t, generator)
-        c_in, c_out = scales(denoiser, x_t, t)
+        c_in, c_out = denoiser.scales(x_t, t)
         residual: Tensor = (denoiser(x_t, t, **cond) - eps) / c_out
-        weight = 1.0 / (1.0 + radius(c_in * x_t, process.isotropic).square())
+        time_weight = (c_in * process.levels(t, x_t)[1]) ** (2.0 - process.alpha)
+        weight = time_weight / (1.0 + radius(c_in * x_t, process.isotropic).square())
         return (weight * residual.square()).flatten(1).sum(1)
 
 
@@ -297,6 +294,8 @@ class MedianOfMeans(Loss):
 
     def __init__(self, loss: Loss, groups: int) -> None:
         super().__init__()
+        if getattr(loss, "inner", 1) > 1:
+            raise ValueError(f"loss must have inner = 1 inside MedianOfMeans, got {loss.inner}")  # type: ignore[attr-defined]
         self.loss = loss
         self.groups = check_count("groups", groups)
 

@@ -1,13 +1,60 @@
-r"""Networks: the paper's time-conditioned multilayer perceptron for points in R^d."""
+r"""Networks for points in R^d: the paper's, and ours.
+
+Both are functions ``f(x, t, label=None, vector=None)`` of points x of shape (B, d) and times t in [0, 1] of shape
+(B,). ``label`` (class numbers, shape (B,)) and ``vector`` (shape (B, c)) are optional conditions, embedded and
+added to the features of the time.
+
+==================  ===================================================================================================
+:class:`PaperMLP`   four normalised residual blocks, 64 wide; bounded features
+:class:`TailMLP`    four residual blocks, 128 wide, modulated by the time; starts at F = 0, our default for points and
+                    tables, made for :class:`~levydiff.denoise.StablePreconditioning`
+==================  ===================================================================================================
+"""
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+import torch
 from torch import Tensor, nn
 
 from .checks import check_count
 
 
-class _Block(nn.Module):
+class Condition(nn.Module):
+    """Class numbers and vectors, embedded into one vector of the given width.
+
+    Arguments:
+        width: The width of the embedding.
+        classes: How many classes; 0 for none.
+        vector_dim: The dimension of a condition vector; 0 for none.
+    """
+
+    def __init__(self, width: int, classes: int = 0, vector_dim: int = 0) -> None:
+        super().__init__()
+        self.classes, self.vector_dim = classes, vector_dim
+        self.label = nn.Embedding(classes, width) if classes else None
+        self.vector = nn.Linear(vector_dim, width) if vector_dim else None
+
+    def forward(self, tau: Tensor, label: Tensor | None, vector: Tensor | None) -> Tensor:
+        """The time's features plus those of the conditions."""
+        if (label is None) != (self.label is None):
+            raise ValueError(f"label must be given exactly if the network has classes, got {self.classes} classes")
+        if (vector is None) != (self.vector is None):
+            raise ValueError(f"vector must be given exactly if the network has vector_dim, got {self.vector_dim}")
+        if self.label is not None and label is not None:
+            if bool(((label < 0) | (label >= self.classes)).any()):
+                raise ValueError(
+                    f"label must lie in 0 ... {self.classes - 1}, got {int(label.min())} ... {int(label.max())}"
+                )
+            tau = tau + self.label(label)
+        if self.vector is not None and vector is not None:
+            tau = tau + self.vector(vector.to(tau.dtype))
+        return tau
+
+
+class _PaperBlock(nn.Module):
     """h ↦ SiLU(h + W₂(SiLU(W₁h) + SiLU(Vτ))), with both layers normalised."""
 
     def __init__(self, width: int, time_width: int) -> None:
@@ -36,27 +83,118 @@ class PaperMLP(nn.Module):
         width: The width of the layers.
         blocks: How many blocks.
         time_width: The width of the time's layers.
+        classes, vector_dim: Optional conditions, see :class:`Condition`.
 
     Example:
-        >>> import torch
         >>> PaperMLP(2)(torch.randn(5, 2), torch.rand(5)).shape
         torch.Size([5, 2])
     """
 
     def __init__(
-        self, dim: int, out_dim: int | None = None, width: int = 64, blocks: int = 4, time_width: int = 32
+        self,
+        dim: int,
+        out_dim: int | None = None,
+        width: int = 64,
+        blocks: int = 4,
+        time_width: int = 32,
+        classes: int = 0,
+        vector_dim: int = 0,
     ) -> None:
         super().__init__()
-        check_count("dim", dim)
+        self.config: dict[str, Any] = {
+            "dim": check_count("dim", dim),
+            "out_dim": out_dim,
+            "width": check_count("width", width),
+            "blocks": check_count("blocks", blocks),
+            "time_width": check_count("time_width", time_width),
+            "classes": classes,
+            "vector_dim": vector_dim,
+        }
         self.time = nn.Sequential(nn.Linear(1, time_width), nn.SiLU(), nn.Linear(time_width, time_width), nn.SiLU())
+        self.condition = Condition(time_width, classes, vector_dim)
         self.entry = nn.Sequential(nn.Linear(dim, width), nn.LayerNorm(width), nn.SiLU())
-        self.blocks = nn.ModuleList(_Block(width, time_width) for _ in range(check_count("blocks", blocks)))
+        self.blocks = nn.ModuleList(_PaperBlock(width, time_width) for _ in range(blocks))
         self.exit = nn.Linear(width, out_dim or dim)
 
-    def forward(self, x: Tensor, t: Tensor) -> Tensor:
-        tau = self.time(t.unsqueeze(-1))
+    def forward(self, x: Tensor, t: Tensor, label: Tensor | None = None, vector: Tensor | None = None) -> Tensor:
+        tau = self.condition(self.time(t.unsqueeze(-1)), label, vector)
         h = self.entry(x)
         for block in self.blocks:
             h = block(h, tau)
         out: Tensor = self.exit(h)
+        return out
+
+
+class _ModulatedBlock(nn.Module):
+    """h ↦ h + W₂ SiLU((1 + a(τ)) ∘ W₁h + b(τ)); a and b start at 0."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(width, width)
+        self.modulation = nn.Linear(width, 2 * width)
+        self.second = nn.Linear(width, width)
+        nn.init.zeros_(self.modulation.weight)
+        nn.init.zeros_(self.modulation.bias)
+
+    def forward(self, h: Tensor, tau: Tensor) -> Tensor:
+        scale, shift = self.modulation(tau).chunk(2, dim=-1)
+        out: Tensor = h + self.second(nn.functional.silu(torch.addcmul(shift, self.first(h), 1.0 + scale)))
+        return out
+
+
+class TailMLP(nn.Module):
+    r"""Our network for points and tables: residual blocks whose hidden layer is scaled and shifted by the time.
+
+    The time enters as sines and cosines of :math:`2^k π t`, k = 0 … 7. The last layer starts at zero, so that with
+    :class:`~levydiff.denoise.StablePreconditioning` training starts from the exact denoiser of α-stable data.
+
+    Arguments:
+        dim: d, the dimension of the data.
+        out_dim: The dimension of the output; d by default (2d for a learned variance).
+        width: The width of the layers.
+        blocks: How many blocks.
+        classes, vector_dim: Optional conditions, see :class:`Condition`.
+
+    Example:
+        >>> TailMLP(3, classes=10)(torch.randn(5, 3), torch.rand(5), label=torch.arange(5)).shape
+        torch.Size([5, 3])
+    """
+
+    frequencies: Tensor
+
+    def __init__(
+        self,
+        dim: int,
+        out_dim: int | None = None,
+        width: int = 128,
+        blocks: int = 4,
+        classes: int = 0,
+        vector_dim: int = 0,
+    ) -> None:
+        super().__init__()
+        self.config: dict[str, Any] = {
+            "dim": check_count("dim", dim),
+            "out_dim": out_dim,
+            "width": check_count("width", width),
+            "blocks": check_count("blocks", blocks),
+            "classes": classes,
+            "vector_dim": vector_dim,
+        }
+        self.register_buffer("frequencies", math.pi * 2.0 ** torch.arange(8), persistent=False)
+        self.time = nn.Sequential(nn.Linear(17, width), nn.SiLU())
+        self.condition = Condition(width, classes, vector_dim)
+        self.entry = nn.Linear(dim, width)
+        self.blocks = nn.ModuleList(_ModulatedBlock(width) for _ in range(blocks))
+        self.exit = nn.Linear(width, out_dim or dim)
+        nn.init.zeros_(self.exit.weight)
+        nn.init.zeros_(self.exit.bias)
+
+    def forward(self, x: Tensor, t: Tensor, label: Tensor | None = None, vector: Tensor | None = None) -> Tensor:
+        angle = t.unsqueeze(-1) * self.frequencies
+        features = torch.cat([t.unsqueeze(-1), torch.sin(angle), torch.cos(angle)], dim=-1)
+        tau = self.condition(self.time(features), label, vector)
+        h = self.entry(x)
+        for block in self.blocks:
+            h = block(h, tau)
+        out: Tensor = self.exit(nn.functional.silu(h))
         return out

@@ -38,7 +38,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .checks import check_alpha, check_positive, check_shape
+from .checks import check_alpha, check_shape
 from .rng import Generator, normal
 from .schedule import Chain, CosineSchedule, Schedule
 from .stable import positive_stable
@@ -83,8 +83,8 @@ class Clipping:
     """LIM's knobs against large noise, off unless asked for: they cut the tail off.
 
     Arguments:
-        a: A is capped at this value.
-        norm: A noise vector longer than this is rescaled to it.
+        a: A is capped at this value; infinity for no limit.
+        norm: A noise vector longer than this is rescaled to it; infinity for no limit.
 
     Example:
         >>> eps, a = Clipping(a=20.0, norm=1.0).apply(torch.tensor([[3.0, 4.0]]), torch.tensor([[9.0]]))
@@ -96,15 +96,16 @@ class Clipping:
     norm: float = 200.0
 
     def __post_init__(self) -> None:
-        check_positive("clipping.a", self.a)
-        check_positive("clipping.norm", self.norm)
+        for name in ("a", "norm"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"clipping.{name} must be above 0 (inf for no limit), got {getattr(self, name)}")
 
     def apply(self, eps: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
         """The noise ε = √a G and its variance, clipped."""
         capped = a.clamp(max=self.a)
         eps = eps * (capped / a).sqrt()
         norm = torch.linalg.vector_norm(eps.flatten(1), dim=1).reshape(-1, *[1] * (eps.ndim - 1))
-        return eps * (self.norm / norm.clamp_min(self.norm)), capped
+        return eps * (norm.clamp(max=self.norm) / norm.clamp_min(torch.finfo(norm.dtype).tiny)), capped
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,11 @@ class LevyProcess:
     def __post_init__(self) -> None:
         object.__setattr__(self, "alpha", check_alpha(self.alpha))
         object.__setattr__(self, "schedule", self.schedule.with_alpha(self.alpha))
+
+    @property
+    def noise_dtype(self) -> torch.dtype:
+        """What noise is drawn in: float32, or float64 below α = 0.5, where A outgrows float32."""
+        return torch.float32 if self.alpha >= 0.5 else torch.float64
 
     def a_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of A for data of shape (B, …)."""
@@ -159,6 +165,9 @@ class LevyProcess:
         t = torch.as_tensor(t, device=x_0.device)
         if t.ndim > 0:
             check_shape("t", t, x_0.shape[:1])
+        low, high = torch.aminmax(t)
+        if not (float(low) >= 0 and float(high) <= 1):
+            raise ValueError(f"t must lie in [0, 1], got {float(low):g} ... {float(high):g}")
         if a is None:
             eps, a = self.noise(x_0.shape, generator, x_0.dtype, x_0.device)
         else:
@@ -195,7 +204,7 @@ class LevyProcess:
             (torch.Size([1000, 64, 1, 1, 1]), True)
         """
         chain = self.schedule.chain(grid)
-        dtype = torch.float32 if self.alpha >= 0.5 else torch.float64
+        dtype = self.noise_dtype
         batch, *rest = self.a_shape(shape)
         # Samples first: a generator with one stream per sample is asked for rows.
         a = positive_stable(self.alpha, (batch, chain.steps, *rest), generator, dtype, device)

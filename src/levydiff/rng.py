@@ -49,6 +49,8 @@ class SampleStreams:
     """
 
     def __init__(self, keys: Tensor, counter: int = 0) -> None:
+        if keys.ndim != 1 or keys.dtype != torch.int64:
+            raise ValueError(f"keys must be int64 of shape (B,), got {keys.dtype} of shape {tuple(keys.shape)}")
         self.keys = keys
         self.counter = counter
 
@@ -57,12 +59,18 @@ class SampleStreams:
         cls, count: int, generator: torch.Generator | None = None, device: torch.device | str | None = None
     ) -> SampleStreams:
         """Draw ``count`` keys from a generator: the only randomness a sampler takes from it."""
+        if generator is not None and not isinstance(generator, torch.Generator):
+            raise TypeError(f"generator must be a torch.Generator or None, got {type(generator).__name__}")
         source = generator.device if generator is not None else torch.device("cpu")
         keys = torch.empty(count, dtype=torch.int64, device=source).random_(generator=generator)
         return cls(keys.to(device))
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def __getitem__(self, rows: slice) -> SampleStreams:
+        """The streams of some of the samples."""
+        return SampleStreams(self.keys[rows], self.counter)
 
     @property
     def device(self) -> torch.device:
@@ -113,14 +121,17 @@ def uniform_pair(
     values, and a coarse grid there is a visible set of atoms among its extremes.
     """
     dtype = dtype or torch.get_default_dtype()
+    if len(shape) < 2:  # a row of its own for each sample, so that halves of words do not mix streams
+        u, v = uniform_pair((*(shape or (1,)), 1), generator, dtype, device)
+        return u.reshape(tuple(shape)), v.reshape(tuple(shape))
     if dtype == torch.float64:
         u, v = (_uniform53(shape, generator, device) for _ in range(2))
         return u, v
-    words = _words(shape or (1,), generator, device)
+    words = _words(shape, generator, device)
     # Both 32-bit halves of each word, as k in [-2³¹, 2³¹); the factor keeps |k| = 2³¹ below 1.
     halves = words.view(torch.int32).to(torch.float32).abs_().mul_(2.0**-31 * (1 - 2.0**-23)).add_(2.0**-33)
     u, v = halves.chunk(2, dim=-1)
-    return u.to(dtype).reshape(tuple(shape)), v.to(dtype).reshape(tuple(shape))
+    return u.to(dtype), v.to(dtype)
 
 
 def uniform(
@@ -157,10 +168,11 @@ def normal(
     generator.check_shape(shape)
     # Box-Muller: a pair of uniforms gives a pair of normals.
     size = math.prod(shape[1:])
-    u, v = uniform_pair((shape[0], (size + 1) // 2), generator, dtype)
+    made = torch.float64 if dtype == torch.float64 else torch.float32  # half precision rounds uniforms to 0 and 1
+    u, v = uniform_pair((shape[0], (size + 1) // 2), generator, made)
     radius, angle = u.log_().mul_(-2.0).sqrt_(), v.mul_(2.0 * math.pi)
     pairs = torch.stack((torch.cos(angle), torch.sin(angle)), dim=-1).mul_(radius.unsqueeze(-1))
-    return pairs.flatten(1)[:, :size].reshape(tuple(shape))
+    return pairs.flatten(1)[:, :size].reshape(tuple(shape)).to(dtype or torch.get_default_dtype())
 
 
 def _words(shape: Sequence[int], generator: Generator, device: torch.device | str | None) -> Tensor:

@@ -137,7 +137,7 @@ class _ItoSampler(Sampler):
 
     def noise(self, shape: Sequence[int], generator: Generator) -> Tensor:
         """SαS(1) noise, clipped if asked for."""
-        eps, a = self.process.noise(shape, generator, torch.float32, self.denoiser.device)
+        eps, a = self.process.noise(shape, generator, self.process.noise_dtype, self.denoiser.device)
         return eps if self.clipping is None else self.clipping.apply(eps, a)[0]
 
     def drift(self, x_t: Tensor, eps: Tensor, i: int, factor: float) -> Tensor:
@@ -154,7 +154,8 @@ class LIM(_ItoSampler):
                \quad ε' \sim \mathrm{SαS}(1).
 
     The reverse SDE has a further jump term, which LIM leaves out; so below α = 2 its samples are biased even with the
-    exact score: data SαS(1) come out with the scale :math:`(α-1)^{-1/α}` (1.23 at α = 1.7), however many steps.
+    exact score: data SαS(1) come out with the scale :math:`(α-1)^{-1/α}` for α > 1 (1.23 at α = 1.7), whatever the
+    steps.
 
     Reference: Yoon, Park, Kim & Lim, *Score-based generative models with Lévy processes*, 2023.
 

@@ -97,7 +97,7 @@ class Sampler(ABC):
     def init(self, shape: Sequence[int], generator: Generator = None) -> tuple[Tensor, NoisePath | None]:
         r"""The start :math:`x_T = \barσ_T\, \mathrm{SαS}(1)`, and the noise path."""
         path = self.draw_path(shape, generator)
-        eps, _ = self.process.noise(shape, generator, torch.float32, self.denoiser.device)
+        eps, _ = self.process.noise(shape, generator, self.process.noise_dtype, self.denoiser.device)
         return float(self.chain.sigma_bar[-1]) * eps.to(self._state_dtype()), path
 
     def __call__(
@@ -137,7 +137,7 @@ class Sampler(ABC):
                 start = None if x_T is None else x_T[rows].to(self.denoiser.device, self._state_dtype())
                 chosen = {k: v[rows] if _per_sample(v, shape[0]) else v for k, v in cond.items()}
                 x = self._sample((len(part), *shape[1:]), part, start, callback, bar, chosen)
-                results.append(x.to(dtype or self.denoiser.dtype))
+                results.append(_cast(x, dtype or self.denoiser.dtype))
         return torch.cat(results)
 
     @torch.no_grad()
@@ -179,8 +179,8 @@ class Sampler(ABC):
 
     @staticmethod
     def _check_shape(shape: Sequence[int], x_T: Tensor | None) -> tuple[int, ...]:
-        if len(shape) < 2 or any(int(n) != n or n < 1 for n in shape):
-            raise ValueError(f"shape must be (B, ...) with sizes of at least 1, got {tuple(shape)}")
+        if not isinstance(shape, Sequence) or len(shape) < 2 or any(not isinstance(n, int) or n < 1 for n in shape):
+            raise ValueError(f"shape must be (B, ...) with whole sizes of at least 1, got {shape}")
         if x_T is not None:
             check_shape("x_T", check_data("x_T", x_T), tuple(shape))
         return tuple(shape)
@@ -189,6 +189,16 @@ class Sampler(ABC):
         from tqdm.auto import tqdm
 
         return tqdm(total=batches * self.chain.steps, desc=type(self).__name__, unit="step", disable=not show)
+
+
+def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """x in another precision; an error if it does not fit."""
+    out = x.to(dtype)
+    if not bool(torch.isfinite(out).all()):
+        raise FloatingPointError(
+            f"samples as large as {float(x.abs().max()):.3g} do not fit {dtype}: ask for a wider dtype"
+        )
+    return out
 
 
 def _per_sample(value: Any, size: int) -> bool:

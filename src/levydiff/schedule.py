@@ -33,6 +33,8 @@ from .checks import check_alpha, check_count, check_grid, check_positive
 
 S = TypeVar("S", bound="Schedule")
 
+_LEAST_SIGNAL = 1e-12
+
 
 class Step(NamedTuple):
     """The numbers of one step i of a chain, from time t_i to the ``previous`` t_{i-1}."""
@@ -163,8 +165,12 @@ class Schedule(ABC):
     def chain(self, grid: Tensor) -> Chain:
         """This schedule on a grid ``0 = t_0 < … < t_T``, with its transitions."""
         grid = check_grid(grid)
-        if not float(self.signal(grid[-1])) > 0:
-            raise ValueError(f"grid must end where some signal is left, got t = {float(grid[-1])}")
+        left = float(self.signal(grid[-1]))
+        if not left > _LEAST_SIGNAL:  # the first step back divides by it
+            raise ValueError(
+                f"grid must end where a signal of at least {_LEAST_SIGNAL} is left, "
+                f"got {left:.1g} at t = {float(grid[-1])}"
+            )
         gamma, sigma = self.transition(grid[:-1], grid[1:])
         one, zero = grid.new_ones(1), grid.new_zeros(1)
         # The noise at t = 0 is 0 by definition; a power of a rounding error would not be.

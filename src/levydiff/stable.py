@@ -20,7 +20,9 @@ One A for the whole vector gives the isotropic law, one A for each coordinate th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, ClassVar
 
 import torch
@@ -33,6 +35,27 @@ from .density import symmetric_stable_log_density
 from .rng import Generator, SampleStreams, device_for, normal, uniform_pair
 
 _CHUNK = 1 << 16
+
+
+_watched: ContextVar[list[float] | None] = ContextVar("watched", default=None)
+
+
+@contextmanager
+def watch_draws() -> Iterator[list[float]]:
+    """Collect the largest A of every draw made inside the ``with`` block, to tell what noise a failure met.
+
+    Example:
+        >>> with watch_draws() as largest:
+        ...     a = positive_stable(1.5, (10,))
+        >>> largest == [float(a.max())]
+        True
+    """
+    seen: list[float] = []
+    token = _watched.set(seen)
+    try:
+        yield seen
+    finally:
+        _watched.reset(token)
 
 
 def positive_stable(
@@ -67,14 +90,20 @@ def positive_stable(
     dtype = dtype or torch.get_default_dtype()
     if alpha == 2.0:
         return torch.full(tuple(shape), 2.0, dtype=dtype, device=device_for(generator, device))
+    if dtype in (torch.float16, torch.bfloat16):
+        draws = positive_stable(alpha, shape, generator, torch.float32, device)
+        return draws.clamp_(torch.finfo(dtype).tiny, torch.finfo(dtype).max).to(dtype)
     size = math.prod(shape)
     if isinstance(generator, SampleStreams) or size <= _CHUNK:
-        return _kanter(alpha, *uniform_pair(shape, generator, dtype, device))
-    # Large draws go in pieces that stay in the processor's cache.
-    out = torch.empty(size, dtype=dtype, device=device_for(generator, device))
-    for piece in out.split(_CHUNK):
-        piece.copy_(_kanter(alpha, *uniform_pair(piece.shape, generator, dtype, piece.device)))
-    return out.reshape(tuple(shape))
+        out = _kanter(alpha, *uniform_pair(shape, generator, dtype, device))
+    else:  # large draws go in pieces that stay in the processor's cache
+        out = torch.empty(size, dtype=dtype, device=device_for(generator, device))
+        for piece in out.split(_CHUNK):
+            piece.copy_(_kanter(alpha, *uniform_pair(piece.shape, generator, dtype, piece.device)))
+        out = out.reshape(tuple(shape))
+    if (seen := _watched.get()) is not None:
+        seen.append(float(out.max()))
+    return out
 
 
 def _kanter(alpha: float, v: Tensor, q: Tensor) -> Tensor:

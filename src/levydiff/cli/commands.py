@@ -1,0 +1,181 @@
+"""What each command does. Results go to standard output, progress to standard error."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from ..checkpoint import Folder
+from ..checks import check_count
+from ..metrics import global_l1, hill, msle, prd, tail_error
+from ..model import LevyModel
+from ..scaling import fit_scaling
+from ..table import TableWriter, read_table, write_table
+from ..train import TrainConfig, Trainer, newest_checkpoint
+from .build import build_data, build_denoiser, build_loss, build_rate, build_sampler, split_rows
+from .config import EvaluateOptions, SampleOptions, TrainOptions
+
+
+def train(options: TrainOptions, quiet: bool = False) -> dict[str, Any]:
+    """Train, sample, draw the pictures; resume what was stopped."""
+    folder = Path(options.out)
+    table = build_data(options.data, options.columns, options.points, options.seed)
+    scaling = fit_scaling(table.values, per_column=options.scale_columns, columns=table.columns)
+    values = scaling.apply(table.values.float())
+    rows, validation = split_rows(values, options.validation, options.seed)
+    denoiser = build_denoiser(options, rows.shape[1])
+    config = TrainConfig(
+        steps=options.steps,
+        batch_size=options.batch_size,
+        rate=build_rate(options),
+        ema=options.ema,
+        seed=options.seed,
+        clip_gradient=options.clip_gradient,
+        accumulate=options.accumulate,
+        precision=options.precision,
+        compile=options.compile,
+        log_every=options.log_every,
+        validate_every=options.log_every * 5,
+        checkpoint_every=options.checkpoint_every,
+        keep=options.keep,
+        trackers=tuple(name for name in options.trackers.split(",") if name),
+    )
+    loss = build_loss(options, denoiser.process)
+    _remember(folder, options)
+    trainer = Trainer(
+        denoiser,
+        loss,
+        rows,
+        config,
+        folder,
+        validation=validation,
+        scaling=scaling,
+        columns=table.columns,
+        info={"options": dataclasses.asdict(options)},
+    )
+    model = trainer.fit(progress=not quiet)
+    result: dict[str, Any] = {"model": str(folder / "model"), "alpha": model.alpha, "steps": trainer.step}
+    if trainer.accelerator.is_main_process and options.samples:
+        result |= _sample_and_draw(folder, model, table.values.float(), options.samples, quiet)
+    return result
+
+
+def _remember(folder: Path, options: TrainOptions) -> None:
+    """Keep the options with the run; refuse to go on with a run that was started with others."""
+    path = folder / "config.json"
+    now = dataclasses.asdict(options)
+    if path.exists():
+        before = json.loads(path.read_text())
+        free = {"out", "samples", "log_every", "checkpoint_every", "keep", "trackers"}
+        changed = [f"{k} = {before.get(k)!r}" for k in now if k not in free and before.get(k) != now[k]]
+        if changed and newest_checkpoint(folder) is not None:
+            raise ValueError(f"out must be a new folder, got {folder} with a run of {', '.join(changed)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(now, indent=2) + "\n")
+
+
+def _sample_and_draw(folder: Path, model: LevyModel, data: Tensor, number: int, quiet: bool) -> dict[str, Any]:
+    from ..plot import save_run_pictures
+
+    samples = model.sample(number, seed=0, batch_size=50_000, progress=not quiet)
+    write_table(folder / "samples.npy", samples, model.columns)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    pictures = save_run_pictures(folder, lines, data, samples)
+    error = tail_error(data, samples)
+    return {
+        "loss": lines[-1]["loss"] if lines else None,
+        "tail_error": error,
+        "samples": str(folder / "samples.npy"),
+        "pictures": [str(path) for path in pictures],
+    }
+
+
+def sample(model_path: str, options: SampleOptions, quiet: bool = False) -> dict[str, Any]:
+    """Stream samples to a file, in bounded memory."""
+    number = check_count("number", options.number)
+    model = load_model(model_path)
+    trained = model.alpha
+    if options.alpha is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # said below
+            model = model.with_alpha(options.alpha)
+    if len(model.shape) != 1:
+        raise ValueError(
+            f"model must be one of points or tables to be sampled into a table, got samples of {model.shape}"
+        )
+    sampler = build_sampler(options, model)
+    generator = torch.Generator().manual_seed(options.seed)
+    size = check_count("batch_size", options.batch_size)
+    with (
+        TableWriter(options.out, model.columns or _names(model.shape[0]), number) as writer,
+        tqdm(total=number, desc="sample", unit="sample", unit_scale=True, disable=quiet) as bar,
+    ):
+        for start in range(0, number, size):
+            count = min(size, number - start)
+            writer.write(model.sample(count, sampler, generator=generator))
+            bar.update(count)
+    result: dict[str, Any] = {"samples": options.out, "number": number, "alpha": model.alpha}
+    return result | ({"trained_at_alpha": trained} if options.alpha is not None else {})
+
+
+def _names(dim: int) -> tuple[str, ...]:
+    return tuple(f"x{j}" for j in range(dim))
+
+
+def load_model(path: str) -> LevyModel:
+    """A model's folder, a run's folder (its model, else its newest checkpoint), or a repository of the Hub."""
+    folder = Path(path)
+    if (folder / "model").is_dir():
+        return LevyModel.from_pretrained(folder / "model")
+    checkpoint = newest_checkpoint(folder) if (folder / "checkpoints").is_dir() else None
+    return LevyModel.from_pretrained(checkpoint or path)
+
+
+def evaluate(subject: str, options: EvaluateOptions) -> dict[str, Any]:
+    """Compare a model's samples, or a file of samples, with data."""
+    spec, columns = options.data, options.columns
+    if Path(subject).is_file():
+        samples = read_table(subject).values.float()
+        if spec is None:
+            raise ValueError("data must be given to evaluate a file of samples, got none")
+    else:
+        model = load_model(subject)
+        samples = model.sample(options.points, seed=options.seed, batch_size=50_000)
+        trained = model.info.get("options", {})
+        spec, columns = spec or trained.get("data"), columns or (None if spec else trained.get("columns"))
+        if spec is None:
+            raise ValueError("data must be given: the model does not say what it was trained on")
+    # Another seed than the training data's, so that a synthetic reference is fresh.
+    data = build_data(spec, columns, options.points, options.seed + 1_000_000).values.float()
+    if data.shape[1:] != samples.shape[1:]:
+        raise ValueError(f"data must have {samples.shape[1]} columns as the samples have, got {data.shape[1]}")
+    result: dict[str, Any] = {"data": spec, "rows": len(data), "samples": len(samples)}
+    result |= {"tail_error": tail_error(data, samples), "global_l1": global_l1(data, samples)}
+    result |= {"tail_index_data": hill(data).alpha.value, "tail_index_samples": hill(samples).alpha.value}
+    try:
+        result["msle"] = msle(data, samples).mean
+    except ValueError as error:  # no positive upper tail
+        result["msle"] = None
+        result["msle_note"] = str(error)
+    score = prd(data, samples, repeats=3)
+    return result | {"precision": score.precision, "recall": score.recall, "f1": score.f1}
+
+
+def info(path: str) -> dict[str, Any]:
+    """What a model or a run is, without loading its weights into a network."""
+    folder = Path(path)
+    if (folder / "model").is_dir():
+        folder = folder / "model"
+    elif (folder / "checkpoints").is_dir() and (newest := newest_checkpoint(folder)) is not None:
+        folder = newest
+    checked = Folder(folder)
+    record = checked.record("config")["levydiff"]
+    weights = sum(value.numel() for value in checked.tensors("model").values())
+    return {"folder": str(folder), "weights": weights, **record}

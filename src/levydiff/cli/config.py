@@ -1,0 +1,159 @@
+"""Typed configurations: a YAML file plus options on the line, the line wins.
+
+A command's options are the fields of a dataclass. Each field becomes ``--name-of-field`` with its type, default
+and help, and may stand under the same name in the YAML file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+T = TypeVar("T")
+
+
+def option(default: Any, help: str, choices: tuple[str, ...] | None = None) -> Any:
+    """A field with a help text and, for strings, the values that are allowed."""
+    return dataclasses.field(default=default, metadata={"help": help, "choices": choices})
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """What ``levydiff train`` can be told."""
+
+    data: str = option("student-t:df=1.5", "a data set such as stable:alpha=1.7, or a .csv, .parquet or .npy file")
+    columns: str | None = option(None, "the columns of a table to use, separated by commas; all by default")
+    points: int = option(32_000, "how many points to draw from a synthetic data set")
+    out: str = option("run", "the folder of the run; a run that was stopped goes on from there")
+    alpha: float = option(1.7, "stability index of the noise in (0, 2]; 2 is Gaussian diffusion")
+    isotropic: bool = option(True, "one random variance for each sample, not for each coordinate")
+    schedule: str = option("cosine", "the noise schedule", ("cosine", "linear", "exploding"))
+    network: str = option("tail", "ours or the paper's network", ("tail", "paper"))
+    width: int | None = option(None, "the width of the network's layers")
+    blocks: int = option(4, "the network's residual blocks")
+    preconditioning: str = option("stable", "stable is linear in the tail, plain is the paper's", ("stable", "plain"))
+    loss: str = option(
+        "self-weighted",
+        "the objective",
+        ("self-weighted", "one-variable", "rescaled", "two-variable", "full-kl", "lim", "ddpm", "cauchy"),
+    )
+    inner: int = option(1, "draws that share A, averaged before the root (one-variable and KL losses)")
+    groups: int = option(1, "M of the median of means over M x M draws; 1 for a plain mean")
+    grid: int = option(0, "train on the times of a grid of so many steps; 0 for all times (KL losses: 100)")
+    scale_columns: bool = option(True, "a scale for each column, not one for all")
+    steps: int = option(5000, "optimizer steps")
+    batch_size: int = option(1024, "samples in each step, over all processes")
+    rate: float = option(3e-3, "learning rate of Adam")
+    decay: str = option("cosine", "how the rate falls", ("cosine", "constant", "step"))
+    ema: float = option(0.999, "decay of the average of the weights; 0 for none")
+    seed: int = option(0, "everything random follows from it")
+    clip_gradient: float | None = option(None, "largest norm of the gradient; none by default")
+    accumulate: int = option(1, "micro-batches in each step")
+    precision: str = option("no", "mixed precision", ("no", "bf16", "fp16"))
+    compile: bool = option(False, "compile the network with torch.compile")
+    validation: float = option(0.1, "share of the rows that is held out for the validation loss")
+    log_every: int = option(100, "steps between lines of the log")
+    checkpoint_every: int = option(1000, "steps between checkpoints")
+    keep: int = option(2, "checkpoints to keep")
+    trackers: str = option("", "accelerate's trackers, separated by commas, such as tensorboard or wandb")
+    samples: int = option(10_000, "how many samples to draw at the end; 0 for none and no pictures")
+
+
+@dataclass(frozen=True)
+class SampleOptions:
+    """What ``levydiff sample`` can be told."""
+
+    number: int = option(10_000, "how many samples")
+    out: str = option("samples.npy", "where to write them: .npy, .csv or .parquet")
+    method: str = option("dlim", "the sampler", ("dlim", "dlpm", "lim", "lim-ode", "ddpm", "ddim"))
+    steps: int = option(50, "network calls for each sample")
+    order: int = option(2, "order of dlim and ddim: 1 or 2")
+    spacing: str = option("quadratic", "of the times", ("linear", "quadratic", "log-ratio"))
+    seed: int = option(0, "the same seed gives the same samples, whatever the batch size")
+    batch_size: int = option(50_000, "samples at a time; bounds the memory")
+    alpha: float | None = option(None, "drive the network with another alpha than it was trained with")
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """What ``levydiff evaluate`` can be told."""
+
+    data: str | None = option(None, "the reference: a data set or a file; the model's own data by default")
+    columns: str | None = option(None, "the columns of a table to use, separated by commas")
+    points: int = option(25_000, "how many points to draw from a synthetic data set, and from a model")
+    seed: int = option(1, "of the reference and of the model's samples")
+
+
+def add_options(parser: argparse.ArgumentParser, options: type[Any]) -> None:
+    """One ``--option`` for each field; what is not given on the line is left out of the namespace."""
+    hints = typing.get_type_hints(options)
+    for field in dataclasses.fields(options):
+        kind = _plain_type(hints[field.name])
+        flag = "--" + field.name.replace("_", "-")
+        text = f"{field.metadata['help']} (default: {field.default})"
+        common: dict[str, Any] = {"dest": field.name, "default": argparse.SUPPRESS, "help": text}
+        if kind is bool:
+            parser.add_argument(flag, action=argparse.BooleanOptionalAction, **common)
+        else:
+            parser.add_argument(
+                flag, type=kind, choices=field.metadata["choices"], metavar=_metavar(field, kind), **common
+            )
+
+
+def _metavar(field: dataclasses.Field[Any], kind: type) -> str | None:
+    return None if field.metadata["choices"] else {int: "N", float: "X", str: "TEXT"}[kind]
+
+
+def _plain_type(hint: Any) -> type:
+    """``int | None`` as int."""
+    if isinstance(hint, types.UnionType):
+        hint = next(part for part in typing.get_args(hint) if part is not type(None))
+    return typing.cast(type, hint)
+
+
+def merge(options: type[T], line: Mapping[str, Any], file: str | None) -> T:
+    """The defaults, overridden by the YAML file, overridden by the line."""
+    values: dict[str, Any] = {}
+    if file is not None:
+        values |= _read_yaml(options, Path(file))
+    names = {field.name for field in dataclasses.fields(options)}  # type: ignore[arg-type]
+    return options(**values | {key: value for key, value in line.items() if key in names})
+
+
+def _read_yaml(options: type[Any], path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text()) or {}
+    except OSError as error:
+        raise ValueError(f"config must be a readable YAML file, got {path}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise ValueError(f"config must be a YAML file, got {path}: {str(error).splitlines()[0]}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"config must be a mapping of option to value, got {path} with a {type(values).__name__}")
+    fields = {field.name: field for field in dataclasses.fields(options)}
+    hints = typing.get_type_hints(options)
+    for name, value in values.items():
+        if name not in fields:
+            raise ValueError(f"config has no option {name!r}; the options are {', '.join(fields)}")
+        kind = _plain_type(hints[name])
+        optional = value is None and fields[name].default is None
+        if not (optional or isinstance(value, kind) or (kind is float and isinstance(value, int))) or (
+            isinstance(value, bool) and kind is not bool
+        ):
+            raise ValueError(f"config's {name} must be of type {kind.__name__}, got {value!r}")
+        choices = fields[name].metadata["choices"]
+        if choices and value not in choices:
+            raise ValueError(f"config's {name} must be one of {', '.join(choices)}, got {value!r}")
+    return values
+
+
+def to_yaml(options: Any) -> str:
+    """All options of a command, as a file that can be given back with ``--config``."""
+    return str(yaml.safe_dump(dataclasses.asdict(options), sort_keys=False))

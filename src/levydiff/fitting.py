@@ -1,0 +1,64 @@
+"""From a tensor to a model in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from .denoise import Denoiser, StablePreconditioning
+from .loss import Loss, SelfWeightedLoss
+from .model import LevyModel
+from .nn import TailMLP
+from .process import LevyProcess
+from .scaling import check_table, fit_scaling
+from .train import CosineDecay, LearningRate, TrainConfig, Trainer
+
+
+def fit(
+    x: Tensor,
+    alpha: float = 1.7,
+    *,
+    steps: int = 5000,
+    batch_size: int = 1024,
+    rate: LearningRate | None = None,
+    loss: Loss | None = None,
+    network: nn.Module | None = None,
+    isotropic: bool = True,
+    per_column: bool = True,
+    columns: Sequence[str] | None = None,
+    folder: str | Path | None = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> LevyModel:
+    r"""Train a model of the rows of a table, with the library's defaults.
+
+    The columns are centred by their median and divided by their median absolute deviation; the network is
+    :class:`~levydiff.nn.TailMLP` with stable preconditioning, and the loss the self-weighted one.
+
+    Arguments:
+        x: Data of shape (n, d), in their own units.
+        alpha: The stability index of the noise: 2 is Gaussian; near the data's tail index, if the tail matters.
+        steps, batch_size, rate, seed, folder: See :class:`~levydiff.train.Trainer`.
+        loss, network: Instead of the defaults.
+        isotropic: One random variance for each sample (True), or one for each coordinate.
+        per_column: A scale for each column, or one for all (which keeps directions).
+        columns: Names of the columns.
+        progress: Show a progress bar.
+
+    Example:
+        >>> import torch
+        >>> x = torch.randn(1000, 2, generator=torch.Generator().manual_seed(0))
+        >>> model = fit(x, alpha=1.9, steps=10, batch_size=128)
+        >>> model.alpha, model.sample(4).shape
+        (1.9, torch.Size([4, 2]))
+    """
+    check_table(x, columns)
+    scaling = fit_scaling(x, per_column=per_column, columns=columns)
+    process = LevyProcess(alpha, isotropic=isotropic)
+    denoiser = Denoiser(network or TailMLP(x.shape[1]), process, StablePreconditioning())
+    config = TrainConfig(steps=steps, batch_size=batch_size, rate=rate or CosineDecay(), seed=seed)
+    scaled = scaling.apply(x.float())
+    trainer = Trainer(denoiser, loss or SelfWeightedLoss(), scaled, config, folder, scaling=scaling, columns=columns)
+    return trainer.fit(progress=progress)

@@ -1,0 +1,85 @@
+"""Pictures of a run: the loss curve, samples against data, tails on log-log axes. Needs matplotlib (extra ``plot``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+DATA_COLOR = "black"
+
+
+def new_figure(columns: int, width: float = 5.0, height: float = 4.2) -> tuple[Any, list[Axes]]:
+    """A figure that needs no screen, with a row of axes."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError('pictures need matplotlib: pip install "levydiff[plot]"') from error
+    figure = Figure(figsize=(width * columns, height), layout="constrained")
+    return figure, list(figure.subplots(1, columns, squeeze=False)[0])
+
+
+def draw_loss(ax: Axes, lines: Sequence[Mapping[str, float]]) -> None:
+    """The training loss, and the validation loss where there is one, against the step."""
+    ax.plot([line["step"] for line in lines], [line["loss"] for line in lines], label="training")
+    checked = [line for line in lines if "validation" in line]
+    if checked:
+        ax.plot([line["step"] for line in checked], [line["validation"] for line in checked], "o-", label="validation")
+        ax.legend()
+    ax.set(xlabel="step", ylabel="loss", title="Loss")
+    ax.grid(alpha=0.3)
+
+
+def draw_tails(ax: Axes, samples: Mapping[str, Tensor], title: str = "Tails") -> None:
+    """P(‖x‖ > r) on log-log axes, where a power law is a straight line; the first set is drawn in black."""
+    for number, (name, x) in enumerate(samples.items()):
+        r = np.sort(np.linalg.norm(x.double().cpu().numpy().reshape(len(x), -1), axis=1))
+        style = {"color": DATA_COLOR, "lw": 3.0, "zorder": 0} if number == 0 else {"lw": 1.8}
+        ax.loglog(r, 1.0 - np.arange(len(r)) / len(r), label=name, **style)
+    middle = np.median(np.linalg.norm(next(iter(samples.values())).cpu().numpy(), axis=1))
+    ax.set(xlabel="r", ylabel="P(‖x‖ > r)", title=title, xlim=(middle / 3, None))
+    ax.grid(alpha=0.3, which="both")
+    ax.legend()
+
+
+def draw_points(ax: Axes, x: Tensor, title: str, limit: float, color: str = "C0") -> None:
+    """The first two coordinates, on axes that are linear near 0 and logarithmic beyond ``limit``."""
+    points = x[:, :2].cpu().numpy()
+    y = points[:, 1] if points.shape[1] > 1 else np.zeros(len(points))
+    ax.plot(points[:, 0], y, ".", ms=2.0, alpha=0.4, color=color, rasterized=True)
+    largest = 1.3 * max(limit, float(np.abs(points).max()))
+    for scale, set_limits in ((ax.set_xscale, ax.set_xlim), (ax.set_yscale, ax.set_ylim)):
+        scale("symlog", linthresh=limit)
+        set_limits(-largest, largest)
+    ax.set(title=title)
+    ax.tick_params(labelsize=7)
+
+
+def save_run_pictures(folder: Path, lines: Sequence[Mapping[str, float]], data: Tensor, samples: Tensor) -> list[Path]:
+    """The three pictures of a run's folder: ``loss.png``, ``samples.png``, ``tails.png``."""
+    paths = []
+    if lines:
+        figure, (ax,) = new_figure(1, 6.0)
+        draw_loss(ax, lines)
+        paths.append(folder / "loss.png")
+        figure.savefig(paths[-1], dpi=120)
+    figure, axes = new_figure(2)
+    limit = 3.0 * float(data.abs().median())
+    shown = min(len(data), len(samples), 5000)
+    draw_points(axes[0], data[:shown], "data", limit, DATA_COLOR)
+    draw_points(axes[1], samples[:shown], "samples", limit)
+    for ax in axes:  # one frame for both, so that they can be compared
+        ax.set(xlim=axes[0].get_xlim(), ylim=axes[0].get_ylim())
+    paths.append(folder / "samples.png")
+    figure.savefig(paths[-1], dpi=120)
+    figure, (ax,) = new_figure(1, 6.0)
+    draw_tails(ax, {"data": data, "samples": samples})
+    paths.append(folder / "tails.png")
+    figure.savefig(paths[-1], dpi=120)
+    return paths

@@ -1,0 +1,161 @@
+r"""The scaling of a table before it is learnt, and what a table must be.
+
+Noise of scale 1 wants data of scale about 1. A heavy-tailed column may have no variance, and often no mean: its sample
+standard deviation is then the size of its largest value, grows with the number of rows and differs from half to half.
+So a column is centred by its median and divided by its median absolute deviation,
+
+.. math::  y = (x - c)/s, \qquad c = \mathrm{median}(x), \quad s = \mathrm{median}|x - c|,
+
+which exist for every law, and are left alone by whatever the largest values do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+_ROWS_AT_ONCE = 1 << 16
+
+
+def check_table(values: Tensor | NDArray[Any], columns: Sequence[str] | None = None) -> None:
+    """Refuse a table that nothing can be learnt from: not (n, d), fewer than 2 rows, no column, NaN or infinity.
+
+    Arguments:
+        values: The table, of shape (n, d); an array on disk is read in pieces.
+        columns: The columns' names, for the message.
+
+    Example:
+        >>> check_table(torch.tensor([[1.0, 2.0], [3.0, float("nan")]]), ["loss", "rain"])
+        Traceback (most recent call last):
+        ValueError: values must be finite, but row 1, column 1 ('rain') is nan
+    """
+    if values.ndim != 2 or len(values) < 2 or values.shape[1] < 1:
+        raise ValueError(f"values must have shape (n, d) with n >= 2 rows and d >= 1, got {tuple(values.shape)}")
+    if columns is not None and len(columns) != values.shape[1]:
+        raise ValueError(f"columns must name the {values.shape[1]} columns of values, got {len(columns)} names")
+    check_finite(values, columns)
+
+
+def check_finite(values: Tensor | NDArray[Any], columns: Sequence[str] | None = None, first_row: int = 0) -> None:
+    """Refuse NaN and infinity in a table of shape (n, d) whose first row has the number ``first_row``."""
+    for start in range(0, len(values), _ROWS_AT_ONCE):
+        piece = values[start : start + _ROWS_AT_ONCE]
+        finite = torch.isfinite(piece).cpu().numpy() if isinstance(piece, Tensor) else np.isfinite(piece)
+        if not finite.all():
+            row, j = np.argwhere(~finite)[0]
+            raise ValueError(
+                f"values must be finite, but row {first_row + start + row}, {column_name(j, columns)} is "
+                f"{float(piece[row, j])}"
+            )
+
+
+def column_name(j: int, columns: Sequence[str] | None) -> str:
+    """How messages call the j-th column."""
+    return f"column {j}" if columns is None else f"column {j} ({columns[j]!r})"
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """An affine map of each coordinate: y = (x - center)/scale, and back.
+
+    Arguments:
+        center: Of shape (d,), or () for all coordinates alike (images).
+        scale: Above 0, of the shape of ``center``.
+
+    Example:
+        >>> scaling = Scaling(torch.tensor([1.0, 0.0]), torch.tensor([2.0, 5.0]))
+        >>> scaling.apply(torch.tensor([[3.0, 5.0]]))
+        tensor([[1., 1.]])
+        >>> scaling.to_json()
+        {'center': [1.0, 0.0], 'scale': [2.0, 5.0]}
+    """
+
+    center: Tensor
+    scale: Tensor
+
+    def __post_init__(self) -> None:
+        if self.center.ndim > 1 or self.center.shape != self.scale.shape:
+            shapes = f"{tuple(self.center.shape)} and {tuple(self.scale.shape)}"
+            raise ValueError(f"center and scale must both have shape (d,) or both (), got {shapes}")
+        if not bool(torch.isfinite(self.center).all()):
+            raise ValueError(f"center must be finite, got {self.center.tolist()}")
+        if not bool((torch.isfinite(self.scale) & (self.scale > 0)).all()):
+            raise ValueError(f"scale must be finite and above 0, got {self.scale.tolist()}")
+
+    def apply(self, x: Tensor) -> Tensor:
+        """(x - center)/scale, for x of shape (…, d); the dtype is that of x."""
+        center, scale = self._like(x)
+        return (x - center) / scale
+
+    def invert(self, y: Tensor) -> Tensor:
+        """center + scale·y, for y of shape (…, d); the dtype is that of y."""
+        center, scale = self._like(y)
+        return center + scale * y
+
+    def _like(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        if not x.is_floating_point() or (self.center.ndim == 1 and x.shape[-1:] != self.center.shape):
+            shape = "(...)" if self.center.ndim == 0 else f"(..., {len(self.center)})"
+            raise ValueError(f"x must be floating-point of shape {shape}, got {tuple(x.shape)}, {x.dtype}")
+        return self.center.to(x), self.scale.to(x)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers: ``{"center": […], "scale": […]}``, exact when read back."""
+        return {"center": self.center.tolist(), "scale": self.scale.tolist()}
+
+    @classmethod
+    def from_json(cls, numbers: Mapping[str, Any]) -> Scaling:
+        """The scaling that ``to_json`` wrote, in float64."""
+        if set(numbers) != {"center", "scale"}:
+            raise ValueError(f"numbers must have the keys center and scale, got {sorted(numbers)}")
+        return cls(*(torch.tensor(numbers[key], dtype=torch.float64) for key in ("center", "scale")))
+
+
+def fit_scaling(x: Tensor | NDArray[Any], per_column: bool = True, columns: Sequence[str] | None = None) -> Scaling:
+    r"""The scaling by medians: :math:`c_j = \mathrm{median}_i\, x_{ij}`,
+    :math:`s_j = \mathrm{median}_i |x_{ij} - c_j|`.
+
+    Where more than half of a column is one value (days without rain), that median is 0 and the mean of |x - c| stands
+    in for it. A constant column has no scale and is an error.
+
+    Arguments:
+        x: The table, of shape (n, d); an array on disk is read column by column.
+        per_column: Each column its own scale (True), or the median over all columns for all of them (False), which
+            keeps the geometry: an isotropic law stays isotropic.
+        columns: The columns' names, for messages.
+
+    Example:
+        >>> fit_scaling(torch.tensor([[0.0, 1.0], [1.0, 5.0], [2.0, 1e9]])).to_json()
+        {'center': [1.0, 5.0], 'scale': [1.0, 4.0]}
+    """
+    check_table(x, columns)
+    table = x.detach().cpu().numpy() if isinstance(x, Tensor) else x
+    n, d = table.shape
+    center = np.empty(d)
+    scale = np.empty(d)
+    # All deviations are kept only for the common scale.
+    pooled = None if per_column else np.empty((d, n), np.float32 if table.dtype == np.float32 else np.float64)
+    for j in range(d):
+        column = table[:, j].astype(np.float64)
+        center[j] = np.median(column)
+        deviation = np.abs(column - center[j])
+        if pooled is None:
+            scale[j] = _typical(deviation, column_name(j, columns) + " is")
+        else:
+            pooled[j] = deviation
+    if pooled is not None:
+        scale[:] = _typical(pooled.reshape(-1), "all columns are")
+    return Scaling(torch.from_numpy(center), torch.from_numpy(scale))
+
+
+def _typical(deviation: NDArray[Any], what: str) -> float:
+    """The median of absolute deviations (which it reorders); their mean, if that is 0."""
+    mean = float(deviation.mean(dtype=np.float64))
+    if mean == 0.0:
+        raise ValueError(f"{what} constant and cannot be scaled: leave it out")
+    return float(np.median(deviation, overwrite_input=True)) or mean

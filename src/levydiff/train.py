@@ -1,0 +1,445 @@
+r"""Training: a loop on ``accelerate`` that can be stopped at any moment and loses nothing.
+
+**Everything random in step k is a function of (seed, k).** The rows of the batch come from
+:class:`~levydiff.batches.Batches`, the times and the noise of its j-th sample from a stream of its own
+(:class:`~levydiff.rng.SampleStreams`). So a run that is resumed from step k goes on bit for bit as if it had not
+been stopped, and a run on several processes, each with its share of the batch, follows the same loss curve as one
+process.
+
+A run's folder::
+
+    config.json            what was asked for
+    metrics.jsonl          one line per logged step
+    checkpoints/step-…/    complete states, written atomically; the newest few are kept
+    model/                 the finished model, for LevyModel.from_pretrained
+
+Several machines: ``accelerate launch`` the same script or ``levydiff train`` on each; nothing else changes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from tqdm.auto import tqdm
+
+from .batches import Batches
+from .checkpoint import Folder, load_weights, optimizer_tensors, restore_optimizer, write_folder
+from .checks import check_count, check_positive
+from .denoise import Denoiser
+from .loss import Loss
+from .model import LevyModel
+from .rng import Generator, SampleStreams
+from .scaling import Scaling
+from .stable import watch_draws
+
+
+class LearningRate(ABC):
+    """The learning rate as a function of the step."""
+
+    @abstractmethod
+    def at(self, step: int, steps: int) -> float:
+        """The rate of a step in 0 … steps - 1."""
+
+
+@dataclass(frozen=True)
+class ConstantRate(LearningRate):
+    """One rate throughout: the paper's for two-dimensional data."""
+
+    rate: float = 5e-3
+
+    def at(self, step: int, steps: int) -> float:
+        return self.rate
+
+
+@dataclass(frozen=True)
+class StepDecay(LearningRate):
+    """``rate · factorᵏ`` after every k · ``every`` steps: the paper's for images.
+
+    Example:
+        >>> StepDecay(1e-3, factor=0.5, every=400).at(900, 10_000)
+        0.00025
+    """
+
+    rate: float = 1e-3
+    factor: float = 0.99
+    every: int = 400
+
+    def at(self, step: int, steps: int) -> float:
+        return self.rate * self.factor ** (step // self.every)
+
+
+@dataclass(frozen=True)
+class CosineDecay(LearningRate):
+    """Up linearly over ``warmup`` steps, then down to 0 along a cosine.
+
+    Example:
+        >>> CosineDecay(1.0, warmup=10).at(4, 110), round(CosineDecay(1.0, warmup=10).at(60, 110), 3)
+        (0.5, 0.5)
+    """
+
+    rate: float = 3e-3
+    warmup: int = 100
+
+    def at(self, step: int, steps: int) -> float:
+        if step < self.warmup:
+            return self.rate * (step + 1) / self.warmup
+        progress = (step - self.warmup) / max(1, steps - self.warmup)
+        return self.rate * 0.5 * (1.0 + math.cos(math.pi * progress))
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to train.
+
+    Arguments:
+        steps: Optimizer steps.
+        batch_size: Samples a step, over all processes and micro-batches together.
+        rate: The learning rate.
+        ema: Decay of the average of the weights, which is what is sampled from; 0 for none.
+        seed: Everything random follows from it.
+        clip_gradient: The largest norm of the gradient; none by default.
+        accumulate: Split each process's share of a batch into so many micro-batches, to bound memory.
+        precision: accelerate's mixed precision: ``"no"``, ``"bf16"`` or ``"fp16"``.
+        compile: Compile the network with ``torch.compile``.
+        log_every, validate_every, checkpoint_every: In steps; 0 for never. The last step always counts.
+        keep: How many checkpoints to keep.
+        trackers: accelerate's trackers, such as ``("tensorboard",)`` or ``("wandb",)``.
+    """
+
+    steps: int = 10_000
+    batch_size: int = 1024
+    rate: LearningRate = field(default_factory=CosineDecay)
+    ema: float = 0.999
+    seed: int = 0
+    clip_gradient: float | None = None
+    accumulate: int = 1
+    precision: str = "no"
+    compile: bool = False
+    log_every: int = 100
+    validate_every: int = 1000
+    checkpoint_every: int = 1000
+    keep: int = 2
+    trackers: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "accumulate", "keep"):
+            check_count(name, getattr(self, name))
+        if not 0 <= self.ema < 1:
+            raise ValueError(f"ema must lie in [0, 1), got {self.ema}")
+        if self.clip_gradient is not None:
+            check_positive("clip_gradient", self.clip_gradient)
+        if self.precision not in ("no", "bf16", "fp16"):
+            raise ValueError(f"precision must be no, bf16 or fp16, got {self.precision!r}")
+
+    def to_record(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self) | {"rate": {"kind": type(self.rate).__name__, **asdict(self.rate)}}  # type: ignore[call-overload]
+
+
+class _Objective(nn.Module):
+    """Denoiser and loss in one module, so that distributed wrappers see the whole forward pass."""
+
+    def __init__(self, denoiser: Denoiser, loss: Loss) -> None:
+        super().__init__()
+        self.denoiser = denoiser
+        self.loss = loss
+
+    def forward(self, x_0: Tensor, generator: Generator, cond: Mapping[str, Any]) -> Tensor:
+        return self.loss(self.denoiser, x_0, generator, **cond)
+
+
+class Trainer:
+    """Fit a denoiser to data.
+
+    Arguments:
+        denoiser: The network with its process and preconditioning; trained in place.
+        loss: The objective.
+        data: Rows to learn from, shape (n, …), in the network's units, or :class:`~levydiff.batches.Batches` of them.
+        config: How to train.
+        folder: Where the run lives; without it nothing is written and nothing can be resumed.
+        validation: Rows for the validation loss, which is computed with the same noise every time.
+        scaling, columns, info: Kept in the model, see :class:`~levydiff.model.LevyModel`.
+
+    Example:
+        >>> from levydiff import LevyProcess, SelfWeightedLoss
+        >>> from levydiff.nn import TailMLP
+        >>> denoiser = Denoiser(TailMLP(2, width=16), LevyProcess(1.7))
+        >>> trainer = Trainer(denoiser, SelfWeightedLoss(), torch.randn(500, 2), TrainConfig(steps=5, batch_size=64))
+        >>> trainer.fit(progress=False).sample(3).shape
+        torch.Size([3, 2])
+    """
+
+    def __init__(
+        self,
+        denoiser: Denoiser,
+        loss: Loss,
+        data: Tensor | Batches,
+        config: TrainConfig | None = None,
+        folder: str | Path | None = None,
+        *,
+        validation: Tensor | None = None,
+        scaling: Scaling | None = None,
+        columns: Sequence[str] | None = None,
+        info: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.config = config or TrainConfig()
+        loss.check(denoiser.process)
+        self.folder = None if folder is None else Path(folder)
+        trackers = list(self.config.trackers)
+        if AcceleratorState._shared_state and AcceleratorState().mixed_precision != self.config.precision:
+            AcceleratorState._reset_state()  # accelerate keeps the precision of the first trainer of a process
+        self.accelerator = Accelerator(
+            mixed_precision=self.config.precision,
+            log_with=trackers or None,
+            project_dir=self.folder if trackers else None,
+        )
+        shares = self.accelerator.num_processes * self.config.accumulate
+        if self.config.batch_size % shares:
+            raise ValueError(
+                f"batch_size must be a multiple of processes x accumulate = {shares}, got {self.config.batch_size}"
+            )
+        self.batches = data if isinstance(data, Batches) else Batches(data, self.config.batch_size, self.config.seed)
+        self.validation = validation
+        self.scaling, self.columns, self.info = scaling, columns, dict(info or {})
+        self.denoiser = denoiser
+        optimizer = torch.optim.Adam(denoiser.parameters(), lr=self.config.rate.at(0, self.config.steps))
+        objective = _Objective(denoiser, loss)
+        if self.config.compile:
+            denoiser.backbone = torch.compile(denoiser.backbone)
+        self.objective, self.optimizer = self.accelerator.prepare(objective, optimizer)
+        average = get_ema_multi_avg_fn(self.config.ema)
+        self.ema = AveragedModel(denoiser, multi_avg_fn=average) if self.config.ema else None
+        self.step = 0
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    def fit(
+        self, *, resume: bool = True, progress: bool = True, callback: Callable[[dict[str, float]], None] | None = None
+    ) -> LevyModel:
+        """Train to the end and return the model.
+
+        Arguments:
+            resume: Go on from the newest checkpoint of the folder, if there is one.
+            progress: Show a progress bar with loss, speed and time left.
+            callback: Called with every logged line.
+        """
+        self._prepare_folder(resume)
+        config, main = self.config, self.accelerator.is_main_process
+        if config.trackers:
+            self.accelerator.init_trackers("levydiff")
+        started, first = time.perf_counter(), self.step
+        bar = tqdm(total=config.steps, initial=self.step, desc="train", unit="step", disable=not (progress and main))
+        total, count = torch.zeros((), device=self.accelerator.device), 0
+        with bar:
+            while self.step < config.steps:
+                total, count = total + self.train_step(), count + 1
+                bar.update()
+                if self._due(config.log_every) or self._due(config.validate_every):
+                    line = {"step": self.step, "loss": float(total) / count, "rate": self._rate(self.step - 1)}
+                    line["seconds"] = round(time.perf_counter() - started, 3)
+                    line["steps_per_second"] = round((self.step - first) / (time.perf_counter() - started), 2)
+                    if self._due(config.validate_every) and self.validation is not None:
+                        line["validation"] = self.validation_loss()
+                    total, count = torch.zeros_like(total), 0
+                    self._log(line, bar, callback)
+                if self._due(config.checkpoint_every):
+                    self.save_checkpoint()
+        if config.trackers:
+            self.accelerator.end_training()
+        model = self.model()
+        if self.folder is not None and main:
+            model.save_pretrained(self.folder / "model")
+        self.accelerator.wait_for_everyone()
+        return model
+
+    def train_step(self) -> Tensor:
+        """One optimizer step; returns the loss of this process's share of the batch."""
+        config, accelerator = self.config, self.accelerator
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._rate(self.step)
+        share = (accelerator.process_index, accelerator.num_processes)
+        x_0, cond = self.batches.rows(self.step, share), self.batches.conditions(self.step, share)
+        streams = self._streams(self.step)
+        size = len(x_0) // config.accumulate
+        total = torch.zeros((), device=accelerator.device)
+        for start in range(0, len(x_0), size):
+            rows = slice(start, start + size)
+            chosen = {k: v[rows].to(accelerator.device) for k, v in cond.items()}
+            last = start + size == len(x_0)
+            with nullcontext() if last else accelerator.no_sync(self.objective):
+                loss = self._loss(x_0[rows].to(accelerator.device), streams[rows], chosen) / config.accumulate
+                accelerator.backward(loss)
+            total += loss.detach()
+        if config.clip_gradient is not None:
+            accelerator.clip_grad_norm_(self.objective.parameters(), config.clip_gradient)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        if self.ema is not None:
+            self.ema.update_parameters(self.denoiser)
+        self.step += 1
+        return total
+
+    def _loss(self, x_0: Tensor, streams: SampleStreams, cond: Mapping[str, Any]) -> Tensor:
+        keys = streams.keys
+        loss: Tensor = self.objective(x_0, streams, cond).mean()
+        if not math.isfinite(loss.item()):
+            # The same streams again, to say how large the noise was.
+            with torch.no_grad(), watch_draws() as largest:
+                self.objective(x_0, SampleStreams(keys), cond)
+            alpha = self.denoiser.process.alpha
+            seen = f"the largest A of the batch was {max(largest, default=2.0):.3g}"
+            kept = "" if self.folder is None else f"; the last good checkpoint is in {self.folder / 'checkpoints'}"
+            raise FloatingPointError(f"the loss is {loss.item()} at step {self.step}, alpha = {alpha:g}: {seen}{kept}")
+        return loss
+
+    @torch.no_grad()
+    def validation_loss(self) -> float:
+        """The mean loss of the averaged weights on the validation rows, with the same noise every time."""
+        assert self.validation is not None
+        loss = self.accelerator.unwrap_model(self.objective).loss
+        total = 0.0
+        streams = _streams_of(self.config.seed, -1, len(self.validation), self.accelerator.device)
+        for x_0, part in zip(self.validation.split(4096), streams.split(4096), strict=True):
+            total += float(loss(self.averaged, x_0.to(self.accelerator.device), part).sum())
+        return total / len(self.validation)
+
+    def _streams(self, step: int) -> SampleStreams:
+        """The random streams of this process's share of a step's batch."""
+        streams = _streams_of(self.config.seed, step, self.config.batch_size, self.accelerator.device)
+        share = self.config.batch_size // self.accelerator.num_processes
+        start = self.accelerator.process_index * share
+        return streams[start : start + share]
+
+    def _rate(self, step: int) -> float:
+        return self.config.rate.at(step, self.config.steps)
+
+    def _due(self, every: int) -> bool:
+        return bool(every) and (self.step % every == 0 or self.step == self.config.steps)
+
+    @property
+    def averaged(self) -> Denoiser:
+        """The denoiser with the averaged weights; the trained one itself if there is no average."""
+        module = self.denoiser if self.ema is None else self.ema.module
+        assert isinstance(module, Denoiser)
+        return module
+
+    def model(self) -> LevyModel:
+        """The model as it is now: the averaged weights, or the weights themselves if there is no average."""
+        info = self.info | {"step": self.step, "training": self.config.to_record()}
+        return LevyModel(self.averaged, self.batches.data.shape[1:], self.scaling, self.columns, info)
+
+    # -- the folder ---------------------------------------------------------------------------------------------------
+
+    def _prepare_folder(self, resume: bool) -> None:
+        if self.folder is None:
+            return
+        newest = newest_checkpoint(self.folder)
+        if newest is not None and not resume:
+            raise ValueError(f"folder must be new unless the run is resumed, got {self.folder} with {newest.name}")
+        if newest is not None:
+            self.load_checkpoint(newest)
+        if self.accelerator.is_main_process:
+            (self.folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+            for stale in (self.folder / "checkpoints").glob(".*"):  # what a killed process left half-written
+                shutil.rmtree(stale, ignore_errors=True)
+            self._trim_metrics()
+        self.accelerator.wait_for_everyone()
+
+    def _trim_metrics(self) -> None:
+        """Drop the lines after the checkpoint, which are about to be written again."""
+        assert self.folder is not None
+        path = self.folder / "metrics.jsonl"
+        if path.exists():
+            lines = [line for line in path.read_text().splitlines() if _step_of(line) <= self.step]
+            path.write_text("".join(f"{line}\n" for line in lines))
+
+    def _log(self, line: dict[str, float], bar: Any, callback: Callable[[dict[str, float]], None] | None) -> None:
+        line["loss"] = float(
+            self.accelerator.reduce(torch.tensor(line["loss"], device=self.accelerator.device), "mean")
+        )
+        bar.set_postfix(loss=f"{line['loss']:.4g}", refresh=False)
+        if self.config.trackers:
+            self.accelerator.log({k: v for k, v in line.items() if k != "step"}, step=int(line["step"]))
+        if self.folder is not None and self.accelerator.is_main_process:
+            with open(self.folder / "metrics.jsonl", "a") as file:
+                file.write(json.dumps(line) + "\n")
+        if callback is not None:
+            callback(line)
+
+    def save_checkpoint(self) -> None:
+        """Write the complete state under ``checkpoints/step-…`` and drop the oldest beyond ``keep``."""
+        if self.folder is None:
+            return
+        if self.accelerator.is_main_process:
+            optimizer, record = optimizer_tensors(self.optimizer.optimizer)
+            random = {"torch": torch.get_rng_state()}
+            scaler = self.accelerator.scaler
+            training = {
+                "step": self.step,
+                "optimizer": record,
+                "scaler": None if scaler is None else scaler.state_dict(),
+                "averaged": None if self.ema is None else int(self.ema.n_averaged),
+            }
+            weights = {"weights": self.denoiser.state_dict(), "model": self.model().denoiser.state_dict()}
+            target = self.folder / "checkpoints" / f"step-{self.step:09d}"
+            records = {"config": self.model().to_record(), "training": training}
+            write_folder(target, weights | {"optimizer": optimizer, "random": random}, records)
+            for old in checkpoints(self.folder)[: -self.config.keep]:
+                # Hidden first: a kill in the middle of the removal must not leave half a checkpoint under its name.
+                shutil.rmtree(old.rename(old.with_name(f".{old.name}.old")))
+        self.accelerator.wait_for_everyone()
+
+    def load_checkpoint(self, path: Path) -> None:
+        """Go back to a saved state, bit for bit."""
+        folder = Folder(path)
+        training = folder.record("training")
+        load_weights(self.denoiser, folder.tensors("weights"), path)
+        restore_optimizer(self.optimizer.optimizer, folder.tensors("optimizer"), training["optimizer"])
+        torch.set_rng_state(folder.tensors("random")["torch"])
+        if self.ema is not None:
+            load_weights(self.ema.module, folder.tensors("model"), path)
+            self.ema.n_averaged.fill_(training["averaged"] or 0)
+        if self.accelerator.scaler is not None and training["scaler"] is not None:
+            self.accelerator.scaler.load_state_dict(training["scaler"])
+        self.step = int(training["step"])
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints of a run, oldest first."""
+    return sorted(p for p in (folder / "checkpoints").glob("step-*") if re.fullmatch(r"step-\d{9}", p.name))
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint of a run, if there is one."""
+    found = checkpoints(folder)
+    return found[-1] if found else None
+
+
+def _streams_of(seed: int, step: int, size: int, device: torch.device) -> SampleStreams:
+    """One stream for each sample of a step, as a function of (seed, step)."""
+    # The keys are words of a stream of the seed's own, so that streams of different steps do not overlap.
+    key = SampleStreams(torch.tensor([seed])).words(1)[:, 0]
+    start = SampleStreams(key, counter=step + 2).words(1)[:, 0]
+    return SampleStreams(SampleStreams(start).words(size)[0].to(device))
+
+
+def _step_of(line: str) -> float:
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):  # a line cut short by a kill
+        return math.inf

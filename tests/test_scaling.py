@@ -1,0 +1,153 @@
+"""Scaling by medians."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from levydiff.data import Scaling, StableData, check_table, fit_scaling
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def heavy(n: int, d: int = 3, alpha: float = 1.2) -> torch.Tensor:
+    return StableData(alpha, 1.0, d)(n, generator(1)).double()
+
+
+@pytest.mark.parametrize("n", [1000, 1001])
+def test_medians(n):
+    x = heavy(n) * torch.tensor([1.0, 50.0, 1e-3]) + torch.tensor([0.0, 7.0, -1e4])
+    scaling = fit_scaling(x)
+    center = np.median(x.numpy(), axis=0)
+    np.testing.assert_allclose(scaling.center, center)
+    np.testing.assert_allclose(scaling.scale, np.median(np.abs(x.numpy() - center), axis=0))
+    y = scaling.apply(x)
+    again = fit_scaling(y)
+    torch.testing.assert_close(again.center, torch.zeros(3).double(), atol=1e-9, rtol=0)
+    torch.testing.assert_close(again.scale, torch.ones(3).double(), atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("n", [500, 501])
+@pytest.mark.parametrize("per_column", [True, False])
+@pytest.mark.parametrize("a", [3.0, -0.2])
+def test_equivariance(a, per_column, n):
+    # center(a x + b) = a center(x) + b and scale(a x + b) = |a| scale(x), so the scaled data are the same up to sign
+    x = heavy(n)
+    b = torch.tensor([5.0, -2.0, 0.0], dtype=torch.float64)
+    one, two = fit_scaling(x, per_column), fit_scaling(a * x + b, per_column)
+    torch.testing.assert_close(two.center, a * one.center + b)
+    torch.testing.assert_close(two.scale, abs(a) * one.scale)
+    torch.testing.assert_close(two.apply(a * x + b), math.copysign(1, a) * one.apply(x))
+
+
+def test_largest_values_do_not_matter():
+    x = heavy(1001)
+    wild = torch.where(x.abs() > 20, x * 1e30, x)
+    assert not torch.equal(x, wild)
+    assert fit_scaling(x).to_json() == fit_scaling(wild).to_json()
+
+
+def test_common_scale():
+    x = heavy(1000) * torch.tensor([1.0, 10.0, 100.0])
+    scaling = fit_scaling(x, per_column=False)
+    deviation = (x - scaling.center).abs().numpy()
+    torch.testing.assert_close(scaling.center, fit_scaling(x).center)
+    np.testing.assert_allclose(scaling.scale, np.full(3, np.median(deviation)))
+    # float32 rows are kept in float32, with the same result to its precision
+    torch.testing.assert_close(fit_scaling(x.float(), per_column=False).scale, scaling.scale, rtol=1e-5, atol=0)
+
+
+def test_more_than_half_equal():
+    # 60 % zeros: the median deviation is 0, the mean deviation is not
+    x = torch.zeros(10, 2)
+    x[:4, 1] = torch.tensor([1.0, 2.0, 3.0, 6.0])
+    x[:, 0] = torch.arange(10.0)
+    assert fit_scaling(x).to_json() == {"center": [4.5, 0.0], "scale": [2.5, 1.2]}
+    # pooled: 0.5 0.5 1.5 1.5 … 4.5 4.5 and 1 2 3 6 and six zeros; the middle two of twenty are both 1.5
+    assert fit_scaling(x, per_column=False).to_json() == {"center": [4.5, 0.0], "scale": [1.5, 1.5]}
+    assert fit_scaling(x[:, 1:], per_column=False).to_json() == {"center": [0.0], "scale": [1.2]}
+
+
+def test_constant_column():
+    x = torch.randn(10, 3, generator=generator())
+    x[:, 1] = 3.0
+    with pytest.raises(ValueError, match=r"^column 1 is constant and cannot be scaled"):
+        fit_scaling(x)
+    with pytest.raises(ValueError, match=r"^column 1 \('rain'\) is constant"):
+        fit_scaling(x, columns=("loss", "rain", "wind"))
+    assert bool((fit_scaling(x, per_column=False).scale > 0).all())  # the common scale is another column's
+    with pytest.raises(ValueError, match="^all columns are constant"):
+        fit_scaling(torch.ones(10, 3), per_column=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_round_trip(dtype):
+    x = heavy(1000).to(dtype)
+    scaling = fit_scaling(x)
+    y = scaling.apply(x)
+    assert y.dtype == dtype and scaling.invert(y).dtype == dtype
+    # two roundings each way: within 4 epsilons of the largest number met
+    torch.testing.assert_close(scaling.invert(y), x, rtol=4 * torch.finfo(dtype).eps, atol=4 * torch.finfo(dtype).eps)
+
+
+def test_json_is_exact():
+    scaling = fit_scaling(heavy(1000))
+    again = Scaling.from_json(json.loads(json.dumps(scaling.to_json())))
+    assert torch.equal(again.center, scaling.center) and torch.equal(again.scale, scaling.scale)
+    images = Scaling(torch.tensor(0.5), torch.tensor(0.25))
+    assert images.to_json() == {"center": 0.5, "scale": 0.25}
+    assert Scaling.from_json(images.to_json()).center.shape == ()
+    assert torch.equal(images.apply(torch.ones(2, 3, 4, 4)), torch.full((2, 3, 4, 4), 2.0))
+
+
+def test_array_on_disk(tmp_path):
+    x = heavy(1000).float()
+    np.save(tmp_path / "x.npy", x.numpy())
+    disk = np.load(tmp_path / "x.npy", mmap_mode="r")
+    for per_column in (True, False):
+        assert fit_scaling(disk, per_column).to_json() == fit_scaling(x, per_column).to_json()
+    assert np.array_equal(disk, x.numpy())  # np.median reorders its own copy only
+
+
+def test_bad_scaling():
+    one = torch.ones(2)
+    for center, scale in ((one, torch.ones(3)), (torch.ones(2, 2), torch.ones(2, 2)), (one, torch.tensor(1.0))):
+        with pytest.raises(ValueError, match=r"center and scale must both have shape \(d,\) or both \(\), got"):
+            Scaling(center, scale)
+    for bad in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="scale must be finite and above 0, got"):
+            Scaling(one, torch.tensor([1.0, bad]))
+    with pytest.raises(ValueError, match="center must be finite, got"):
+        Scaling(torch.tensor([0.0, math.nan]), one)
+    with pytest.raises(ValueError, match=r"x must be floating-point of shape \(..., 2\), got \(5, 1\)"):
+        Scaling(one, one).apply(torch.zeros(5, 1))
+    with pytest.raises(ValueError, match="x must be floating-point"):
+        Scaling(one, one).invert(torch.zeros(5, 2, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"numbers must have the keys center and scale, got \['center'\]"):
+        Scaling.from_json({"center": [0.0]})
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_check_table(on_disk):
+    def table(x):
+        return x.numpy() if on_disk else x
+
+    check_table(table(torch.zeros(2, 1)))
+    for shape in ((0, 3), (1, 3), (3, 0), (3,), (3, 2, 2)):
+        with pytest.raises(ValueError, match=r"values must have shape \(n, d\) with n >= 2 rows and d >= 1, got"):
+            check_table(table(torch.zeros(shape)))
+    with pytest.raises(ValueError, match="columns must name the 2 columns of values, got 1 names"):
+        check_table(table(torch.zeros(3, 2)), ["a"])
+    for bad in (math.nan, math.inf, -math.inf):
+        x = torch.zeros(70_000, 2)  # the second of the pieces that are looked at
+        x[69_000, 1] = x[69_999, 0] = bad
+        with pytest.raises(ValueError, match=f"values must be finite, but row 69000, column 1 is {bad}$"):
+            check_table(table(x))
+        with pytest.raises(ValueError, match=r"row 69000, column 1 \('rain'\) is"):
+            fit_scaling(table(x), columns=["loss", "rain"])
+    # the sum overflows, the values are finite
+    check_table(table(torch.full((4, 1), 3e38)))

@@ -1,0 +1,259 @@
+"""Training: exact resume, several processes, and what happens when something goes wrong."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from levydiff import (
+    Denoiser,
+    LevyProcess,
+    OneVariableLoss,
+    SelfWeightedLoss,
+    StablePreconditioning,
+    TrainConfig,
+    Trainer,
+)
+from levydiff.checkpoint import Folder
+from levydiff.nn import TailMLP
+from levydiff.train import ConstantRate, CosineDecay, StepDecay, checkpoints, newest_checkpoint
+
+DATA = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
+
+
+def denoiser(alpha=1.7):
+    torch.manual_seed(1)
+    return Denoiser(TailMLP(2, width=16, blocks=1), LevyProcess(alpha), StablePreconditioning())
+
+
+def trainer(folder=None, steps=12, data=DATA, loss=None, net=None, **options):
+    defaults = {
+        "batch_size": 64,
+        "checkpoint_every": 4,
+        "log_every": 2,
+        "validate_every": 4,
+        "rate": ConstantRate(1e-2),
+    }
+    config = TrainConfig(steps=steps, **(defaults | options))
+    return Trainer(net or denoiser(), loss or SelfWeightedLoss(), data, config, folder, validation=DATA[:50])
+
+
+def weights(model):
+    return torch.cat([p.detach().flatten() for p in model.denoiser.parameters()])
+
+
+def test_it_learns():
+    # A point mass at (3, 3) in units where preconditioning expects 0: the loss must fall well below its start.
+    lines = []
+    data = torch.full((200, 2), 3.0) + 0.1 * torch.randn(200, 2, generator=torch.Generator().manual_seed(2))
+    trainer(steps=300, data=data, log_every=50).fit(progress=False, callback=lines.append)
+    assert lines[-1]["loss"] < 0.3 * lines[0]["loss"]
+
+
+def test_resume_is_bit_identical(tmp_path):
+    whole = trainer(tmp_path / "whole").fit(progress=False)
+    first = trainer(tmp_path / "parts")
+    while first.step < 6:  # stop between two checkpoints
+        first.train_step()
+        if first.step == 4:
+            first.save_checkpoint()
+    resumed = trainer(tmp_path / "parts")
+    model = resumed.fit(progress=False)
+    assert torch.equal(weights(whole), weights(model))
+    a, b = (Folder(newest_checkpoint(tmp_path / name)) for name in ("whole", "parts"))
+    for name in ("weights", "model", "optimizer"):
+        left, right = a.tensors(name), b.tensors(name)
+        assert left.keys() == right.keys() and all(torch.equal(left[k], right[k]) for k in left)
+
+
+SCRIPT = """
+import sys, torch
+sys.path.insert(0, {tests!r})
+from test_train import trainer
+torch.set_num_threads(1)
+trainer({folder!r}, steps=60, checkpoint_every=1, log_every=1).fit(progress=False)
+"""
+
+
+def test_sigkill_twenty_times(tmp_path):
+    # Checkpoints every step, killed at random moments: nothing unreadable, and the end is the uninterrupted run's.
+    trainer(tmp_path / "whole", steps=60, checkpoint_every=1, log_every=1).fit(progress=False)
+    folder = tmp_path / "killed"
+    script = SCRIPT.format(tests=str(Path(__file__).parent), folder=str(folder))
+    clock = random.Random(0)
+    kills, start = 0, time.monotonic()
+    while kills < 20 and time.monotonic() - start < 240:
+        process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE)
+        before = newest_checkpoint(folder)
+        while newest_checkpoint(folder) == before and process.poll() is None:
+            time.sleep(0.002)
+        time.sleep(clock.uniform(0.0, 0.03))
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        code = process.wait()
+        for path in checkpoints(folder):
+            Folder(path)  # every byte is checked
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL, process.stderr.read().decode()
+    trainer(folder, steps=60, checkpoint_every=1, log_every=1).fit(progress=False)
+    assert kills >= 10
+    a, b = (Folder(tmp_path / name / "checkpoints" / "step-000000060") for name in ("whole", "killed"))
+    for name in ("weights", "model", "optimizer"):
+        left, right = a.tensors(name), b.tensors(name)
+        assert all(torch.equal(left[k], right[k]) for k in left)
+    lines = [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert lines == list(range(1, 61))
+    assert not list((folder / "checkpoints").glob(".*"))
+
+
+PARALLEL = """
+import json, sys, torch
+sys.path.insert(0, {tests!r})
+from test_train import trainer, weights
+torch.set_num_threads(1)
+lines = []
+t = trainer(steps=10, log_every=1, accumulate={accumulate})
+assert t.accelerator.num_processes == {processes}
+model = t.fit(progress=False, callback=lines.append)
+if t.accelerator.is_main_process:
+    json.dump({{"loss": [l["loss"] for l in lines], "weights": weights(model).tolist()}}, open({out!r}, "w"))
+"""
+
+
+def launch(tmp_path, processes, accumulate=1):
+    out, script = tmp_path / f"{processes}-{accumulate}.json", tmp_path / f"run-{processes}-{accumulate}.py"
+    tests = str(Path(__file__).parent)
+    script.write_text(PARALLEL.format(tests=tests, accumulate=accumulate, processes=processes, out=str(out)))
+    # torchrun sets up the processes as `accelerate launch` does; here on the gloo backend.
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    environment = os.environ | {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*command, str(script)], capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    result = json.loads(out.read_text())
+    return torch.tensor(result["loss"]), torch.tensor(result["weights"])
+
+
+def test_two_processes_follow_the_curve_of_one(tmp_path):
+    loss_1, weights_1 = launch(tmp_path, 1)
+    loss_2, weights_2 = launch(tmp_path, 2)
+    torch.testing.assert_close(loss_2, loss_1, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(weights_2, weights_1, rtol=1e-3, atol=1e-5)
+
+
+def test_accumulation_is_the_same_batch():
+    a, b = (trainer(steps=6, accumulate=n).fit(progress=False) for n in (1, 4))
+    torch.testing.assert_close(weights(a), weights(b), rtol=1e-3, atol=1e-5)
+
+
+def test_average_of_the_weights():
+    # EMA as torch has it: the first average is the first weights, then decay·average + (1 - decay)·weights.
+    run = trainer(ema=0.9)
+    expected = None
+    for _ in range(5):
+        run.train_step()
+        now = torch.cat([p.detach().flatten() for p in run.denoiser.parameters()])
+        expected = now if expected is None else 0.9 * expected + 0.1 * now
+    torch.testing.assert_close(weights(run.model()), expected)
+    assert trainer(ema=0.0, steps=2).fit(progress=False).denoiser is not None
+
+
+def test_learning_rates():
+    assert ConstantRate(0.1).at(999, 1000) == 0.1
+    assert StepDecay(1.0, 0.99, 400).at(799, 10**6) == pytest.approx(0.99)
+    cosine = CosineDecay(2.0, warmup=10)
+    assert cosine.at(0, 110) == pytest.approx(0.2) and cosine.at(10, 110) == 2.0
+    assert cosine.at(60, 110) == pytest.approx(1.0) and cosine.at(109, 110) < 0.001
+
+
+def test_folder(tmp_path):
+    run = trainer(tmp_path, keep=2)
+    run.fit(progress=False)
+    assert [p.name for p in checkpoints(tmp_path)] == ["step-000000008", "step-000000012"]
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [2, 4, 6, 8, 10, 12]
+    assert all("validation" in line for line in lines if line["step"] % 4 == 0)
+    assert Folder(tmp_path / "model").record("config")["levydiff"]["denoiser"]["alpha"] == 1.7
+    with pytest.raises(ValueError, match="folder must be new unless the run is resumed"):
+        trainer(tmp_path).fit(resume=False)
+
+
+def test_a_non_finite_loss_stops_the_run(tmp_path):
+    class Exploding(TailMLP):
+        calls = 0
+
+        def forward(self, x, t, label=None, vector=None):
+            Exploding.calls += 1
+            return super().forward(x, t) * (float("nan") if Exploding.calls > 6 else 1.0)
+
+    torch.manual_seed(0)
+    net = Denoiser(Exploding(2, width=8), LevyProcess(1.5), StablePreconditioning())
+    run = trainer(tmp_path, net=net, validate_every=0)
+    pattern = (
+        r"the loss is nan at step 6, alpha = 1.5: the largest A of the batch was [\d.e+]+; the last good checkpoint"
+    )
+    with pytest.raises(FloatingPointError, match=pattern):
+        run.fit(progress=False)
+    assert [p.name for p in checkpoints(tmp_path)] == ["step-000000004"]
+    Folder(newest_checkpoint(tmp_path))
+
+
+def test_a_read_only_folder_is_an_error(tmp_path, monkeypatch):
+    run = trainer(tmp_path)
+    for _ in range(4):
+        run.train_step()
+    run.save_checkpoint()
+    if os.geteuid() == 0:  # root writes everywhere: let the system say no
+
+        def refuse(*args, **kwargs):
+            raise OSError(30, "Read-only file system")
+
+        monkeypatch.setattr("pathlib.Path.mkdir", refuse)
+    else:
+        (tmp_path / "checkpoints").chmod(0o500)
+    run.train_step()
+    with pytest.raises(OSError, match="cannot write step-000000005 into .*checkpoints: (Read-only|Permission)"):
+        run.save_checkpoint()
+    monkeypatch.undo()
+    (tmp_path / "checkpoints").chmod(0o700)
+    assert Folder(newest_checkpoint(tmp_path)).record("training")["step"] == 4
+
+
+def test_gradient_clipping():
+    # With the norm clipped to c and plain SGD the step is at most rate·c; Adam is scale-free, so look at the gradient.
+    run = trainer(clip_gradient=1e-3, loss=OneVariableLoss())
+    seen = []
+    original = run.optimizer.step
+    run.optimizer.step = lambda: (
+        seen.append(torch.cat([p.grad.flatten() for p in run.denoiser.parameters()]).norm()),
+        original(),
+    )
+    run.train_step()
+    assert float(seen[0]) == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="batch_size must be a multiple of processes x accumulate = 7, got 64"):
+        trainer(accumulate=7)
+    with pytest.raises(ValueError, match="steps must be a whole number of at least 1, got 0"):
+        TrainConfig(steps=0)
+    with pytest.raises(ValueError, match=r"ema must lie in \[0, 1\), got 1"):
+        TrainConfig(ema=1.0)
+    with pytest.raises(ValueError, match="precision must be no, bf16 or fp16, got 'fp8'"):
+        TrainConfig(precision="fp8")
+    with pytest.raises(ValueError, match="eta must be below alpha = 1 for the loss to be finite"):
+        trainer(net=denoiser(1.0), loss=OneVariableLoss())
+
+
+def test_mixed_precision_and_back():
+    model = trainer(steps=3, precision="bf16").fit(progress=False)
+    assert bool(torch.isfinite(weights(model)).all())
+    assert trainer(steps=1).accelerator.mixed_precision == "no"
