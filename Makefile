@@ -21,14 +21,15 @@ test: $(STAMP) ## lint, format check, types, doctests, tests
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
-	$(BIN)/pytest --doctest-modules src
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --doctest-modules src --doctest-glob=README.md README.md
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 tests
 
-demo: $(STAMP) ## sample from an exact oracle, without training
-	$(BIN)/python examples/oracle_demo.py
+demo: $(STAMP) ## heavy-tailed against Gaussian diffusion, about two minutes: a table and a picture
+	$(BIN)/levydiff demo --out demo
 
 bench: $(STAMP) ## speed and memory, as ratios to a baseline of the same run
 	$(BIN)/python benchmarks/core.py
+	$(BIN)/python benchmarks/train.py
 
 format: $(STAMP) ## rewrite the code in the house format
 	$(BIN)/ruff check --fix $(CODE)

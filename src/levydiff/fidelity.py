@@ -23,7 +23,7 @@ from sklearn.neighbors import NearestNeighbors
 
 # scikit-learn's own dependency. k-means, neighbours and QR run on one thread: threads that wait for each other
 # thousands of times make them ten times slower on a busy machine, and move the last digits of a score.
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from .checks import check_count
 from .inference import Array, Sample, read_pair

@@ -88,7 +88,7 @@ def _sample_and_draw(folder: Path, model: LevyModel, data: Tensor, number: int, 
     write_table(folder / "samples.npy", samples, model.columns)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     pictures = save_run_pictures(folder, lines, data, samples)
-    error = tail_error(data, samples)
+    error = _tail_error(data, samples)
     return {
         "loss": lines[-1]["loss"] if lines else None,
         "tail_error": error,
@@ -125,6 +125,11 @@ def sample(model_path: str, options: SampleOptions, quiet: bool = False) -> dict
     return result | ({"trained_at_alpha": trained} if options.alpha is not None else {})
 
 
+def _tail_error(data: Tensor, samples: Tensor) -> float | None:
+    """The tail error up to the 99.9 % quantile, or to the largest that the data can tell; None for a small table."""
+    return tail_error(data, samples, upper=min(0.999, 1.0 - 1.0 / len(data))) if len(data) >= 100 else None
+
+
 def _names(dim: int) -> tuple[str, ...]:
     return tuple(f"x{j}" for j in range(dim))
 
@@ -157,7 +162,7 @@ def evaluate(subject: str, options: EvaluateOptions) -> dict[str, Any]:
     if data.shape[1:] != samples.shape[1:]:
         raise ValueError(f"data must have {samples.shape[1]} columns as the samples have, got {data.shape[1]}")
     result: dict[str, Any] = {"data": spec, "rows": len(data), "samples": len(samples)}
-    result |= {"tail_error": tail_error(data, samples), "global_l1": global_l1(data, samples)}
+    result |= {"tail_error": _tail_error(data, samples), "global_l1": global_l1(data, samples)}
     result |= {"tail_index_data": hill(data).alpha.value, "tail_index_samples": hill(samples).alpha.value}
     try:
         result["msle"] = msle(data, samples).mean

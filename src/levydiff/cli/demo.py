@@ -66,7 +66,7 @@ def _contestants() -> list[tuple[Denoiser, Loss, dict[str, Any]]]:
 
     def stable(alpha: float) -> Denoiser:
         torch.manual_seed(0)
-        return Denoiser(TailMLP(2), LevyProcess(alpha), StablePreconditioning())
+        return Denoiser(TailMLP(2, width=64), LevyProcess(alpha), StablePreconditioning())
 
     torch.manual_seed(0)
     plain = Denoiser(PaperMLP(2), LevyProcess(2.0), PlainPreconditioning())

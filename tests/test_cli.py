@@ -1,0 +1,180 @@
+"""The command line, as a person would use it."""
+
+import json
+
+import numpy as np
+import pytest
+import yaml
+
+from levydiff.cli import main
+
+SMALL = ["--steps", "6", "--batch-size", "64", "--width", "8", "--blocks", "1", "--points", "400"]
+SMALL += ["--checkpoint-every", "2", "--log-every", "2", "--samples", "0"]
+
+
+def run(capsys, *arguments):
+    code = main(list(arguments))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.fixture
+def trained(tmp_path, capsys):
+    code, _, err = run(capsys, "train", "--json", "--data", "stable", "--out", str(tmp_path / "run"), *SMALL)
+    assert code == 0, err
+    return tmp_path / "run"
+
+
+def test_train_writes_a_run(tmp_path, capsys):
+    arguments = [
+        "train",
+        "--json",
+        "--data",
+        "student-t:df=1.5",
+        "--out",
+        str(tmp_path / "run"),
+        *SMALL,
+        "--samples",
+        "1500",
+    ]
+    code, out, err = run(capsys, *arguments)
+    assert code == 0, err
+    result = json.loads(out)
+    assert result["alpha"] == 1.7 and result["steps"] == 6
+    names = {p.name for p in (tmp_path / "run").iterdir()}
+    assert names >= {"config.json", "metrics.jsonl", "checkpoints", "model", "samples.npy"}
+    assert names >= {"loss.png", "samples.png", "tails.png"}
+    # the same command again: nothing left to do; another one in the same folder: refused
+    assert run(capsys, *arguments)[0] == 0
+    code, _, err = run(capsys, *arguments, "--alpha", "1.5")
+    assert code == 2 and "out must be a new folder" in err and "alpha = 1.7" in err
+
+
+def test_sample_streams_and_does_not_depend_on_the_batch(trained, tmp_path, capsys):
+    for name, batch in (("a.npy", "1000"), ("b.npy", "300")):
+        code, out, err = run(
+            capsys, "sample", str(trained), "--json", "--number", "1000", "--steps", "3", "--out", str(tmp_path / name),
+            "--batch-size", batch,
+        )  # fmt: skip
+        assert code == 0, err
+        assert json.loads(out)["number"] == 1000
+    a, b = np.load(tmp_path / "a.npy"), np.load(tmp_path / "b.npy")
+    assert a.shape == (1000, 2)
+    np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    code, out, _ = run(
+        capsys, "sample", str(trained), "--number", "5", "--out", str(tmp_path / "c.csv"), "--method", "dlpm"
+    )
+    assert code == 0 and (tmp_path / "c.csv").read_text().startswith("x0,x1\n")
+
+
+def test_overriding_alpha_is_said(trained, tmp_path, capsys):
+    code, out, _ = run(
+        capsys, "sample", str(trained), "--json", "--number", "5", "--alpha", "1.9", "--out", str(tmp_path / "a.npy")
+    )
+    assert code == 0 and json.loads(out)["trained_at_alpha"] == 1.7 and json.loads(out)["alpha"] == 1.9
+
+
+def test_evaluate_and_info(trained, tmp_path, capsys):
+    code, out, err = run(capsys, "evaluate", str(trained), "--json", "--points", "2000")
+    assert code == 0, err
+    assert json.loads(out)["tail_error"] > 0 and json.loads(out)["data"] == "stable"
+    run(capsys, "sample", str(trained), "--number", "2000", "--out", str(tmp_path / "s.npy"))
+    code, out, _ = run(capsys, "evaluate", str(tmp_path / "s.npy"), "--data", "stable", "--points", "2000")
+    assert code == 0 and "tail_error" in out
+    code, out, _ = run(capsys, "info", str(trained), "--json")
+    assert json.loads(out)["denoiser"]["alpha"] == 1.7
+    code, out, _ = run(capsys, "info", str(trained))
+    assert code == 0 and "CosineSchedule" in out
+
+
+def test_config_file_and_overrides(tmp_path, capsys):
+    file = tmp_path / "run.yaml"
+    file.write_text("alpha: 1.5\nsteps: 77\n")
+    code, out, _ = run(capsys, "train", "--config", str(file), "--steps", "88", "--print-config")
+    printed = yaml.safe_load(out)
+    assert code == 0 and printed["alpha"] == 1.5 and printed["steps"] == 88
+    file.write_text(out)  # what was printed can be given back
+    assert run(capsys, "train", "--config", str(file), "--print-config")[1] == out
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("alfa: 1.5", "config has no option 'alfa'; the options are data,"),
+        ("alpha: high", "config's alpha must be of type float, got 'high'"),
+        ("steps: true", "config's steps must be of type int, got True"),
+        ("loss: best", "config's loss must be one of self-weighted,"),
+        ("- 1", "config must be a mapping of option to value"),
+        ("a: [", "config must be a YAML file"),
+    ],
+)
+def test_bad_config(tmp_path, capsys, text, message):
+    (tmp_path / "c.yaml").write_text(text)
+    code, _, err = run(capsys, "train", "--config", str(tmp_path / "c.yaml"))
+    assert code == 2 and message in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b\n1,2\n3,nan\n4,5\n", "row 1, column 1 ('b')"),
+        ("a,b\n1,2\n3,inf\n4,5\n", "row 1, column 1 ('b')"),
+        ("a,b\n", "rows"),
+        ("", "empty"),
+        ("a,b\n1,2\n", "rows"),
+        ("a,b\n1,7\n2,7\n3,7\n", "column 1 ('b')"),
+        ("a,b\n1,2\n3,rain\n", "row 1, column 1 ('b')"),
+    ],
+)
+def test_bad_tables(tmp_path, capsys, content, message):
+    path = tmp_path / "t.csv"
+    path.write_text(content)
+    code, _, err = run(capsys, "train", "--data", str(path), "--out", str(tmp_path / "run"), *SMALL)
+    assert code == 2 and message in err and err.count("\n") == 1, err
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_column(tmp_path, capsys):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_t(2, size=300).astype(np.float32))
+    code, _, err = run(
+        capsys, "train", "--json", "--data", str(tmp_path / "x.npy"), "--out", str(tmp_path / "run"), *SMALL
+    )
+    assert code == 0, err
+    code, _, err = run(
+        capsys, "sample", str(tmp_path / "run"), "--json", "--number", "5", "--out", str(tmp_path / "s.npy")
+    )
+    assert code == 0 and np.load(tmp_path / "s.npy").shape == (5, 1), err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--alpha", "2.1"], "alpha must lie in (0, 2], got 2.1"),
+        (["train", "--data", "moon"], "data must be a file or one of stable,"),
+        (["train", "--data", "student-t:df=-1"], "cannot be made"),
+        (["train", "--data", "nowhere.csv"], "nowhere.csv"),
+        (["train", "--loss", "ddpm"], "process.alpha must be 2 for DDPMLoss, got 1.7"),
+        (["train", "--validation", "1.5"], "validation must lie in [0, 1), got 1.5"),
+        (["sample", "nowhere"], "there is no model folder nowhere"),
+        (["info", "nowhere"], "nowhere is not a levydiff folder"),
+    ],
+)
+def test_bad_input_is_one_sentence(tmp_path, capsys, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(capsys, *arguments)
+    assert code == 2 and message in err and err.count("\n") == 1, err
+
+
+def test_help_reads_well(capsys):
+    for command in ([], ["train"], ["sample"], ["evaluate"], ["demo"], ["info"]):
+        with pytest.raises(SystemExit) as stop:
+            main([*command, "--help"])
+        assert stop.value.code == 0
+    assert "stability index" in capsys.readouterr().out
+
+
+def test_demo(tmp_path, capsys):
+    code, out, err = run(capsys, "demo", "--json", "--steps", "3", "--out", str(tmp_path / "demo"))
+    assert code == 0, err
+    assert (tmp_path / "demo" / "demo.png").stat().st_size > 10_000
+    assert len(json.loads(out)["tail_error"]) >= 4

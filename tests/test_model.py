@@ -1,0 +1,104 @@
+"""A model travels with everything that sampling needs."""
+
+import json
+
+import pytest
+import torch
+
+import levydiff
+from levydiff import DLPM, Denoiser, LevyModel, LevyProcess, StablePreconditioning
+from levydiff.checkpoint import CheckpointError
+from levydiff.nn import TailMLP
+from levydiff.scaling import Scaling
+
+
+def model(alpha=1.6):
+    torch.manual_seed(0)
+    net = TailMLP(2, width=8, blocks=1)
+    torch.nn.init.normal_(net.exit.weight, std=0.1)
+    scaling = Scaling(torch.tensor([10.0, -5.0]), torch.tensor([2.0, 0.5]))
+    return LevyModel(
+        Denoiser(net, LevyProcess(alpha, isotropic=False), StablePreconditioning(0.7)), (2,), scaling, ("a", "b")
+    )
+
+
+def test_round_trip(tmp_path):
+    one = model()
+    one.save_pretrained(tmp_path / "m")
+    two = LevyModel.from_pretrained(tmp_path / "m")
+    assert two.denoiser.process == one.denoiser.process and two.columns == ("a", "b") and two.shape == (2,)
+    assert torch.equal(one.sample(7, seed=3), two.sample(7, seed=3))
+    card = (tmp_path / "m" / "README.md").read_text()
+    assert "α = 1.6" in card and "library_name: levydiff" in card
+    one.save_pretrained(tmp_path / "m")  # again, over itself
+
+
+def test_sample_is_in_the_units_of_the_data():
+    one = model()
+    plain = DLPM(one.denoiser, 20)((5, 2), torch.Generator().manual_seed(1))
+    expected = plain * torch.tensor([2.0, 0.5]) + torch.tensor([10.0, -5.0])
+    torch.testing.assert_close(one.sample(5, DLPM(one.denoiser, 20), seed=1), expected)
+    assert torch.equal(one.sample(9, seed=2), one.sample(9, seed=2, batch_size=4))
+
+
+def test_alpha_travels_and_overriding_it_is_said(tmp_path):
+    one = model(1.6)
+    one.save_pretrained(tmp_path / "m")
+    two = LevyModel.from_pretrained(tmp_path / "m")
+    assert two.alpha == 1.6
+    with pytest.warns(UserWarning, match="sampling at alpha = 1.9 with a network that was trained at alpha = 1.6"):
+        other = two.with_alpha(1.9)
+    assert other.alpha == other.denoiser.process.schedule.alpha == 1.9 and two.alpha == 1.6
+    config = tmp_path / "m" / "config.json"
+    record = json.loads(config.read_text())
+    record["levydiff"]["denoiser"]["alpha"] = 2.0
+    config.write_text(json.dumps(record))
+    with pytest.raises(CheckpointError, match="config.json is not what was saved"):
+        LevyModel.from_pretrained(tmp_path / "m")
+
+
+def test_a_network_of_ones_own(tmp_path):
+    class Own(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(2, 2)
+
+        def forward(self, x, t):
+            return self.layer(x)
+
+    one = LevyModel(Denoiser(Own(), LevyProcess(1.5)), (2,))
+    one.save_pretrained(tmp_path / "m")
+    two = LevyModel.from_pretrained(tmp_path / "m", backbone=Own())
+    assert torch.equal(one.sample(3, seed=0), two.sample(3, seed=0))
+    with pytest.raises(CheckpointError, match="backbone must be given"):
+        LevyModel.from_pretrained(tmp_path / "m")
+    with pytest.raises(CheckpointError, match="the weights do not fit the network"):
+        LevyModel.from_pretrained(tmp_path / "m", backbone=torch.nn.Linear(3, 3))
+
+
+def test_what_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no model folder ./nowhere"):
+        LevyModel.from_pretrained("./nowhere")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OSError, match="save_directory must be a folder"):
+        model().save_pretrained(tmp_path / "file")
+
+
+def test_fit_by_name_and_import_cost():
+    x = 5.0 + torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
+    fitted = levydiff.fit(x, alpha=1.8, steps=3, batch_size=32, columns=["u", "v", "w"])
+    assert fitted.alpha == 1.8 and fitted.columns == ("u", "v", "w")
+    torch.testing.assert_close(fitted.scaling.center.float(), x.median(0).values, atol=0.05, rtol=0)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        levydiff.nonsense  # noqa: B018
+    with pytest.raises(ValueError, match="column 1"):
+        levydiff.fit(torch.stack([x[:, 0], torch.ones(200)], dim=1), steps=3)
+
+
+def test_importing_levydiff_imports_torch_and_nothing_heavier():
+    import subprocess
+    import sys
+
+    heavy = "accelerate huggingface_hub sklearn scipy.stats pandas matplotlib diffusers yaml"
+    code = f"import sys, levydiff; print([m for m in {heavy.split()} if m in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
