@@ -23,7 +23,8 @@ from levydiff import (
 )
 from levydiff.checkpoint import Folder
 from levydiff.nn import TailMLP
-from levydiff.train import ConstantRate, CosineDecay, StepDecay, checkpoints, newest_checkpoint
+from levydiff.rates import ConstantRate
+from levydiff.runs import RunFolder
 
 DATA = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
 
@@ -67,7 +68,7 @@ def test_resume_is_bit_identical(tmp_path):
     resumed = trainer(tmp_path / "parts")
     model = resumed.fit(progress=False)
     assert torch.equal(weights(whole), weights(model))
-    a, b = (Folder(newest_checkpoint(tmp_path / name)) for name in ("whole", "parts"))
+    a, b = (Folder(RunFolder(tmp_path / name).newest()) for name in ("whole", "parts"))
     for name in ("weights", "model", "optimizer"):
         left, right = a.tensors(name), b.tensors(name)
         assert left.keys() == right.keys() and all(torch.equal(left[k], right[k]) for k in left)
@@ -91,15 +92,15 @@ def test_sigkill_twenty_times(tmp_path):
     kills, start = 0, time.monotonic()
     while kills < 20 and time.monotonic() - start < 240:
         process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE)
-        before = newest_checkpoint(folder)
-        while newest_checkpoint(folder) == before and process.poll() is None:
+        before = RunFolder(folder).newest()
+        while RunFolder(folder).newest() == before and process.poll() is None:
             time.sleep(0.002)
         time.sleep(clock.uniform(0.0, 0.03))
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
             kills += 1
         code = process.wait()
-        for path in checkpoints(folder):
+        for path in RunFolder(folder).checkpoints():
             Folder(path)  # every byte is checked
         if code == 0:
             break
@@ -166,18 +167,10 @@ def test_average_of_the_weights():
     assert trainer(ema=0.0, steps=2).fit(progress=False).denoiser is not None
 
 
-def test_learning_rates():
-    assert ConstantRate(0.1).at(999, 1000) == 0.1
-    assert StepDecay(1.0, 0.99, 400).at(799, 10**6) == pytest.approx(0.99)
-    cosine = CosineDecay(2.0, warmup=10)
-    assert cosine.at(0, 110) == pytest.approx(0.2) and cosine.at(10, 110) == 2.0
-    assert cosine.at(60, 110) == pytest.approx(1.0) and cosine.at(109, 110) < 0.001
-
-
 def test_folder(tmp_path):
     run = trainer(tmp_path, keep=2)
     run.fit(progress=False)
-    assert [p.name for p in checkpoints(tmp_path)] == ["step-000000008", "step-000000012"]
+    assert [p.name for p in RunFolder(tmp_path).checkpoints()] == ["step-000000008", "step-000000012"]
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [2, 4, 6, 8, 10, 12]
     assert all("validation" in line for line in lines if line["step"] % 4 == 0)
@@ -202,8 +195,8 @@ def test_a_non_finite_loss_stops_the_run(tmp_path):
     )
     with pytest.raises(FloatingPointError, match=pattern):
         run.fit(progress=False)
-    assert [p.name for p in checkpoints(tmp_path)] == ["step-000000004"]
-    Folder(newest_checkpoint(tmp_path))
+    assert [p.name for p in RunFolder(tmp_path).checkpoints()] == ["step-000000004"]
+    Folder(RunFolder(tmp_path).newest())
 
 
 def test_a_read_only_folder_is_an_error(tmp_path, monkeypatch):
@@ -224,7 +217,7 @@ def test_a_read_only_folder_is_an_error(tmp_path, monkeypatch):
         run.save_checkpoint()
     monkeypatch.undo()
     (tmp_path / "checkpoints").chmod(0o700)
-    assert Folder(newest_checkpoint(tmp_path)).record("training")["step"] == 4
+    assert Folder(RunFolder(tmp_path).newest()).record("training")["step"] == 4
 
 
 def test_gradient_clipping():

@@ -12,8 +12,9 @@ from .loss import Loss, SelfWeightedLoss
 from .model import LevyModel
 from .nn import TailMLP
 from .process import LevyProcess
+from .rates import CosineDecay, LearningRate
 from .scaling import check_table, fit_scaling
-from .train import CosineDecay, LearningRate, TrainConfig, Trainer
+from .train import TrainConfig, Trainer
 
 
 def fit(

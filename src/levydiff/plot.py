@@ -15,14 +15,16 @@ if TYPE_CHECKING:
 DATA_COLOR = "black"
 
 
-def new_figure(columns: int, width: float = 5.0, height: float = 4.2) -> tuple[Any, list[Axes]]:
+def new_figure(
+    columns: int, width: float = 5.0, height: float = 4.2, ratios: Sequence[float] | None = None
+) -> tuple[Any, list[Axes]]:
     """A figure that needs no screen, with a row of axes."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError('pictures need matplotlib: pip install "levydiff[plot]"') from error
     figure = Figure(figsize=(width * columns, height), layout="constrained")
-    return figure, list(figure.subplots(1, columns, squeeze=False)[0])
+    return figure, list(figure.subplots(1, columns, squeeze=False, width_ratios=ratios)[0])
 
 
 def draw_loss(ax: Axes, lines: Sequence[Mapping[str, float]]) -> None:
@@ -36,16 +38,20 @@ def draw_loss(ax: Axes, lines: Sequence[Mapping[str, float]]) -> None:
     ax.grid(alpha=0.3)
 
 
-def draw_tails(ax: Axes, samples: Mapping[str, Tensor], title: str = "Tails") -> None:
+def draw_tails(
+    ax: Axes, samples: Mapping[str, Tensor], title: str = "Tails", colors: Sequence[str] = ("C0", "C1", "C2", "C3")
+) -> None:
     """P(‖x‖ > r) on log-log axes, where a power law is a straight line; the first set is drawn in black."""
     for number, (name, x) in enumerate(samples.items()):
         r = np.sort(np.linalg.norm(x.double().cpu().numpy().reshape(len(x), -1), axis=1))
-        style = {"color": DATA_COLOR, "lw": 3.0, "zorder": 0} if number == 0 else {"lw": 1.8}
+        style = (
+            {"color": DATA_COLOR, "lw": 3.0, "zorder": 0} if number == 0 else {"lw": 1.8, "color": colors[number - 1]}
+        )
         ax.loglog(r, 1.0 - np.arange(len(r)) / len(r), label=name, **style)
     middle = np.median(np.linalg.norm(next(iter(samples.values())).cpu().numpy(), axis=1))
     ax.set(xlabel="r", ylabel="P(‖x‖ > r)", title=title, xlim=(middle / 3, None))
     ax.grid(alpha=0.3, which="both")
-    ax.legend()
+    ax.legend(loc="lower left")
 
 
 def draw_points(ax: Axes, x: Tensor, title: str, limit: float, color: str = "C0") -> None:
@@ -57,7 +63,10 @@ def draw_points(ax: Axes, x: Tensor, title: str, limit: float, color: str = "C0"
     for scale, set_limits in ((ax.set_xscale, ax.set_xlim), (ax.set_yscale, ax.set_ylim)):
         scale("symlog", linthresh=limit)
         set_limits(-largest, largest)
-    ax.set(title=title)
+    powers = [10.0**k for k in range(-6, 13) if limit < 10.0**k < largest]
+    ticks = [-p for p in reversed(powers)] + [0.0, *powers]
+    ax.set(title=title, xticks=ticks, yticks=ticks)
+    ax.minorticks_off()
     ax.tick_params(labelsize=7)
 
 

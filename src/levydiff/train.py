@@ -6,24 +6,14 @@ r"""Training: a loop on ``accelerate`` that can be stopped at any moment and los
 been stopped, and a run on several processes, each with its share of the batch, follows the same loss curve as one
 process.
 
-A run's folder::
-
-    config.json            what was asked for
-    metrics.jsonl          one line per logged step
-    checkpoints/step-…/    complete states, written atomically; the newest few are kept
-    model/                 the finished model, for LevyModel.from_pretrained
-
-Several machines: ``accelerate launch`` the same script or ``levydiff train`` on each; nothing else changes.
+The folder of a run is described in :mod:`levydiff.runs`. Several machines: ``accelerate launch`` the same script or
+``levydiff train`` on each; nothing else changes.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import re
-import shutil
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
@@ -43,63 +33,11 @@ from .checks import check_count, check_positive
 from .denoise import Denoiser
 from .loss import Loss
 from .model import LevyModel
+from .rates import CosineDecay, LearningRate
 from .rng import Generator, SampleStreams
+from .runs import RunFolder
 from .scaling import Scaling
 from .stable import watch_draws
-
-
-class LearningRate(ABC):
-    """The learning rate as a function of the step."""
-
-    @abstractmethod
-    def at(self, step: int, steps: int) -> float:
-        """The rate of a step in 0 … steps - 1."""
-
-
-@dataclass(frozen=True)
-class ConstantRate(LearningRate):
-    """One rate throughout: the paper's for two-dimensional data."""
-
-    rate: float = 5e-3
-
-    def at(self, step: int, steps: int) -> float:
-        return self.rate
-
-
-@dataclass(frozen=True)
-class StepDecay(LearningRate):
-    """``rate · factorᵏ`` after every k · ``every`` steps: the paper's for images.
-
-    Example:
-        >>> StepDecay(1e-3, factor=0.5, every=400).at(900, 10_000)
-        0.00025
-    """
-
-    rate: float = 1e-3
-    factor: float = 0.99
-    every: int = 400
-
-    def at(self, step: int, steps: int) -> float:
-        return self.rate * self.factor ** (step // self.every)
-
-
-@dataclass(frozen=True)
-class CosineDecay(LearningRate):
-    """Up linearly over ``warmup`` steps, then down to 0 along a cosine.
-
-    Example:
-        >>> CosineDecay(1.0, warmup=10).at(4, 110), round(CosineDecay(1.0, warmup=10).at(60, 110), 3)
-        (0.5, 0.5)
-    """
-
-    rate: float = 3e-3
-    warmup: int = 100
-
-    def at(self, step: int, steps: int) -> float:
-        if step < self.warmup:
-            return self.rate * (step + 1) / self.warmup
-        progress = (step - self.warmup) / max(1, steps - self.warmup)
-        return self.rate * 0.5 * (1.0 + math.cos(math.pi * progress))
 
 
 @dataclass(frozen=True)
@@ -199,14 +137,14 @@ class Trainer:
     ) -> None:
         self.config = config or TrainConfig()
         loss.check(denoiser.process)
-        self.folder = None if folder is None else Path(folder)
+        self.folder = None if folder is None else RunFolder(folder)
         trackers = list(self.config.trackers)
         if AcceleratorState._shared_state and AcceleratorState().mixed_precision != self.config.precision:
             AcceleratorState._reset_state()  # accelerate keeps the precision of the first trainer of a process
         self.accelerator = Accelerator(
             mixed_precision=self.config.precision,
             log_with=trackers or None,
-            project_dir=self.folder if trackers else None,
+            project_dir=self.folder.path if trackers and self.folder else None,
         )
         shares = self.accelerator.num_processes * self.config.accumulate
         if self.config.batch_size % shares:
@@ -263,7 +201,7 @@ class Trainer:
             self.accelerator.end_training()
         model = self.model()
         if self.folder is not None and main:
-            model.save_pretrained(self.folder / "model")
+            model.save_pretrained(self.folder.model)
         self.accelerator.wait_for_everyone()
         return model
 
@@ -303,7 +241,7 @@ class Trainer:
                 self.objective(x_0, SampleStreams(keys), cond)
             alpha = self.denoiser.process.alpha
             seen = f"the largest A of the batch was {max(largest, default=2.0):.3g}"
-            kept = "" if self.folder is None else f"; the last good checkpoint is in {self.folder / 'checkpoints'}"
+            kept = "" if self.folder is None else f"; the last good checkpoint is in {self.folder.path / 'checkpoints'}"
             raise FloatingPointError(f"the loss is {loss.item()} at step {self.step}, alpha = {alpha:g}: {seen}{kept}")
         return loss
 
@@ -348,25 +286,14 @@ class Trainer:
     def _prepare_folder(self, resume: bool) -> None:
         if self.folder is None:
             return
-        newest = newest_checkpoint(self.folder)
+        newest = self.folder.newest()
         if newest is not None and not resume:
-            raise ValueError(f"folder must be new unless the run is resumed, got {self.folder} with {newest.name}")
+            raise ValueError(f"folder must be new unless the run is resumed, got {self.folder.path} with {newest.name}")
         if newest is not None:
             self.load_checkpoint(newest)
         if self.accelerator.is_main_process:
-            (self.folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-            for stale in (self.folder / "checkpoints").glob(".*"):  # what a killed process left half-written
-                shutil.rmtree(stale, ignore_errors=True)
-            self._trim_metrics()
+            self.folder.prepare(self.step)
         self.accelerator.wait_for_everyone()
-
-    def _trim_metrics(self) -> None:
-        """Drop the lines after the checkpoint, which are about to be written again."""
-        assert self.folder is not None
-        path = self.folder / "metrics.jsonl"
-        if path.exists():
-            lines = [line for line in path.read_text().splitlines() if _step_of(line) <= self.step]
-            path.write_text("".join(f"{line}\n" for line in lines))
 
     def _log(self, line: dict[str, float], bar: Any, callback: Callable[[dict[str, float]], None] | None) -> None:
         line["loss"] = float(
@@ -376,8 +303,7 @@ class Trainer:
         if self.config.trackers:
             self.accelerator.log({k: v for k, v in line.items() if k != "step"}, step=int(line["step"]))
         if self.folder is not None and self.accelerator.is_main_process:
-            with open(self.folder / "metrics.jsonl", "a") as file:
-                file.write(json.dumps(line) + "\n")
+            self.folder.log(line)
         if callback is not None:
             callback(line)
 
@@ -396,12 +322,11 @@ class Trainer:
                 "averaged": None if self.ema is None else int(self.ema.n_averaged),
             }
             weights = {"weights": self.denoiser.state_dict(), "model": self.model().denoiser.state_dict()}
-            target = self.folder / "checkpoints" / f"step-{self.step:09d}"
             records = {"config": self.model().to_record(), "training": training}
-            write_folder(target, weights | {"optimizer": optimizer, "random": random}, records)
-            for old in checkpoints(self.folder)[: -self.config.keep]:
-                # Hidden first: a kill in the middle of the removal must not leave half a checkpoint under its name.
-                shutil.rmtree(old.rename(old.with_name(f".{old.name}.old")))
+            write_folder(
+                self.folder.checkpoint(self.step), weights | {"optimizer": optimizer, "random": random}, records
+            )
+            self.folder.prune(self.config.keep)
         self.accelerator.wait_for_everyone()
 
     def load_checkpoint(self, path: Path) -> None:
@@ -419,27 +344,9 @@ class Trainer:
         self.step = int(training["step"])
 
 
-def checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints of a run, oldest first."""
-    return sorted(p for p in (folder / "checkpoints").glob("step-*") if re.fullmatch(r"step-\d{9}", p.name))
-
-
-def newest_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint of a run, if there is one."""
-    found = checkpoints(folder)
-    return found[-1] if found else None
-
-
 def _streams_of(seed: int, step: int, size: int, device: torch.device) -> SampleStreams:
     """One stream for each sample of a step, as a function of (seed, step)."""
     # The keys are words of a stream of the seed's own, so that streams of different steps do not overlap.
     key = SampleStreams(torch.tensor([seed])).words(1)[:, 0]
     start = SampleStreams(key, counter=step + 2).words(1)[:, 0]
     return SampleStreams(SampleStreams(start).words(size)[0].to(device))
-
-
-def _step_of(line: str) -> float:
-    try:
-        return float(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):  # a line cut short by a kill
-        return math.inf

@@ -17,6 +17,7 @@ from ..loss import DDPMLoss, LIMLoss, Loss, MedianOfMeans, OneVariableLoss, Self
 from ..model import LevyModel
 from ..nn import PaperMLP, TailMLP
 from ..process import LevyProcess
+from ..rates import ConstantRate, CosineDecay, LearningRate, StepDecay
 from ..sample import DDIM, DDPM, DLIM, DLPM, LIM, LIMODE, Sampler
 from ..schedule import (
     CosineSchedule,
@@ -27,7 +28,6 @@ from ..schedule import (
     quadratic_time,
 )
 from ..table import Table, read_table
-from ..train import ConstantRate, CosineDecay, LearningRate, StepDecay
 from .config import SampleOptions, TrainOptions
 
 DATA_SETS: dict[str, type[Dataset]] = {

@@ -16,9 +16,10 @@ from ..checkpoint import Folder
 from ..checks import check_count
 from ..metrics import global_l1, hill, msle, prd, tail_error
 from ..model import LevyModel
+from ..runs import RunFolder
 from ..scaling import fit_scaling
 from ..table import TableWriter, read_table, write_table
-from ..train import TrainConfig, Trainer, newest_checkpoint
+from ..train import TrainConfig, Trainer
 from .build import build_data, build_denoiser, build_loss, build_rate, build_sampler, split_rows
 from .config import EvaluateOptions, SampleOptions, TrainOptions
 
@@ -75,7 +76,7 @@ def _remember(folder: Path, options: TrainOptions) -> None:
         before = json.loads(path.read_text())
         free = {"out", "samples", "log_every", "checkpoint_every", "keep", "trackers"}
         changed = [f"{k} = {before.get(k)!r}" for k in now if k not in free and before.get(k) != now[k]]
-        if changed and newest_checkpoint(folder) is not None:
+        if changed and RunFolder(folder).newest() is not None:
             raise ValueError(f"out must be a new folder, got {folder} with a run of {', '.join(changed)}")
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(now, indent=2) + "\n")
@@ -86,7 +87,7 @@ def _sample_and_draw(folder: Path, model: LevyModel, data: Tensor, number: int, 
 
     samples = model.sample(number, seed=0, batch_size=50_000, progress=not quiet)
     write_table(folder / "samples.npy", samples, model.columns)
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    lines = RunFolder(folder).lines()
     pictures = save_run_pictures(folder, lines, data, samples)
     error = _tail_error(data, samples)
     return {
@@ -139,8 +140,7 @@ def load_model(path: str) -> LevyModel:
     folder = Path(path)
     if (folder / "model").is_dir():
         return LevyModel.from_pretrained(folder / "model")
-    checkpoint = newest_checkpoint(folder) if (folder / "checkpoints").is_dir() else None
-    return LevyModel.from_pretrained(checkpoint or path)
+    return LevyModel.from_pretrained(RunFolder(folder).newest() or path)
 
 
 def evaluate(subject: str, options: EvaluateOptions) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def info(path: str) -> dict[str, Any]:
     folder = Path(path)
     if (folder / "model").is_dir():
         folder = folder / "model"
-    elif (folder / "checkpoints").is_dir() and (newest := newest_checkpoint(folder)) is not None:
+    elif (newest := RunFolder(folder).newest()) is not None:
         folder = newest
     checked = Folder(folder)
     record = checked.record("config")["levydiff"]

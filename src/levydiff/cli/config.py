@@ -92,6 +92,18 @@ class EvaluateOptions:
     seed: int = option(1, "of the reference and of the model's samples")
 
 
+@dataclass(frozen=True)
+class DemoOptions:
+    """What ``levydiff demo`` can be told."""
+
+    data: str = option("stable:alpha=1.7", "a two-dimensional synthetic data set, such as student-t:df=1.7")
+    train_points: int = option(20_000, "how many points to train on")
+    points: int = option(100_000, "how many samples to draw of each model")
+    steps: int = option(2000, "training steps of each model")
+    seed: int = option(0, "everything random follows from it")
+    out: str = option("demo", "the folder for the picture and the table")
+
+
 def add_options(parser: argparse.ArgumentParser, options: type[Any]) -> None:
     """One ``--option`` for each field; what is not given on the line is left out of the namespace."""
     hints = typing.get_type_hints(options)

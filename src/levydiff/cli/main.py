@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import __version__
-from .config import EvaluateOptions, SampleOptions, TrainOptions, add_options, merge, to_yaml
+from .config import DemoOptions, EvaluateOptions, SampleOptions, TrainOptions, add_options, merge, to_yaml
 
 _EPILOG = """\
 from data to samples:
@@ -48,9 +48,7 @@ def parser() -> argparse.ArgumentParser:
     made = command("evaluate", "Compare a model, or a file of samples, with data.", EvaluateOptions)
     made.add_argument("model", help=f"{model}, or a file of samples")
     command("info", "Say what a model is.").add_argument("model", help=model)
-    made = command("demo", "Train heavy-tailed and Gaussian diffusion on heavy-tailed data and compare their tails.")
-    made.add_argument("--out", default="demo", help="the folder for the picture and the table (default: demo)")
-    made.add_argument("--steps", type=int, default=3000, metavar="N", help="training steps of each (default: 3000)")
+    command("demo", "Train heavy-tailed and Gaussian diffusion and compare their tails.", DemoOptions)
     return top
 
 
@@ -75,7 +73,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace) -> dict[str, Any] | None:
     line = vars(args)
-    kinds: dict[str, type[Any]] = {"train": TrainOptions, "sample": SampleOptions, "evaluate": EvaluateOptions}
+    kinds: dict[str, type[Any]] = {
+        "train": TrainOptions,
+        "sample": SampleOptions,
+        "evaluate": EvaluateOptions,
+        "demo": DemoOptions,
+    }
     options: Any = None
     if args.command in kinds:
         options = merge(kinds[args.command], line, args.config)
@@ -93,7 +96,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | None:
     if args.command == "evaluate":
         return commands.evaluate(args.model, options)
     if args.command == "demo":
-        return demo(args.out, args.steps, quiet=args.json)
+        return demo(options, quiet=args.json)
     return commands.info(args.model)
 
 
