@@ -76,6 +76,27 @@ def test_a_network_of_ones_own(tmp_path):
         LevyModel.from_pretrained(tmp_path / "m", backbone=torch.nn.Linear(3, 3))
 
 
+def test_upload(tmp_path, monkeypatch):
+    calls = {}
+
+    class Api:
+        def __init__(self, **options):
+            pass
+
+        def create_repo(self, repo_id, **options):
+            calls["repo"] = repo_id
+            return type("Url", (), {"repo_id": repo_id})()
+
+        def upload_folder(self, *, folder_path, **options):
+            calls["files"] = sorted(p.name for p in folder_path.iterdir())
+            return "address"
+
+    monkeypatch.setattr("huggingface_hub.hub_mixin.HfApi", Api)
+    assert model().save_pretrained(tmp_path / "m", push_to_hub=True, repo_id="me/tails") == "address"
+    assert calls["repo"] == "me/tails"
+    assert calls["files"] == ["README.md", "config.json", "manifest.json", "model.safetensors"]
+
+
 def test_what_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no model folder ./nowhere"):
         LevyModel.from_pretrained("./nowhere")

@@ -1,9 +1,10 @@
 """The paper's network: its sizes, and the boundedness that preconditioning repairs."""
 
+import pytest
 import torch
 
 from levydiff import Denoiser, LevyProcess, StableOracle, StablePreconditioning
-from levydiff.nn import PaperMLP
+from levydiff.nn import PaperMLP, TailMLP
 
 
 def test_sizes():
@@ -23,6 +24,33 @@ def test_output_is_bounded_unless_preconditioned():
     assert float(net(far, t).detach().abs().max()) < 100
     eps = Denoiser(net, process, StablePreconditioning())(far, t).detach()
     torch.testing.assert_close(eps, StableOracle(process)(far, t), rtol=1e-3, atol=100)
+
+
+@pytest.mark.parametrize("kind", [PaperMLP, TailMLP])
+def test_conditions(kind):
+    torch.manual_seed(0)
+    net = kind(3, classes=4, vector_dim=2)
+    torch.nn.init.normal_(net.exit.weight)
+    for module in net.modules():  # let the time's features through from the start
+        if isinstance(module, torch.nn.Linear) and not module.weight.any():
+            torch.nn.init.normal_(module.weight, std=0.1)
+    x, t, label, vector = torch.randn(5, 3), torch.rand(5), torch.arange(5) % 4, torch.randn(5, 2)
+    out = net(x, t, label=label, vector=vector)
+    assert not torch.allclose(out, net(x, t, label=(label + 1) % 4, vector=vector))
+    assert not torch.allclose(out, net(x, t, label=label, vector=vector + 1))
+    with pytest.raises(ValueError, match="label must be given exactly if the network has classes, got 4 classes"):
+        net(x, t, vector=vector)
+    with pytest.raises(ValueError, match="label must lie in 0 ... 3, got 0 ... 4"):
+        net(x, t, label=torch.arange(5), vector=vector)
+    with pytest.raises(ValueError, match="vector must be given exactly if the network has vector_dim, got 0"):
+        kind(3)(x, t, vector=vector)
+
+
+def test_tail_network_starts_at_zero():
+    process = LevyProcess(1.7)
+    x, t = torch.randn(5, 2), torch.rand(5)
+    denoiser = Denoiser(TailMLP(2), process, StablePreconditioning(0.4))
+    torch.testing.assert_close(denoiser(x, t), StableOracle(process, 0.4)(x, t))
 
 
 def test_time_matters():

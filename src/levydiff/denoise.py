@@ -32,25 +32,53 @@ Network = Callable[..., Tensor]
 
 
 def x0_from_eps(process: LevyProcess, x_t: Tensor, t: Tensor, eps: Tensor) -> Tensor:
-    r""":math:`x_0 = (x_t - \barσ_t ε)/\barγ_t`."""
+    r""":math:`x_0 = (x_t - \barσ_t ε)/\barγ_t`, of the shape of x_t, (B, …); t of shape (B,) or ().
+
+    Example:
+        >>> process, t = LevyProcess(1.7), torch.tensor(0.5)
+        >>> x_t, eps, _ = process.perturb(torch.ones(1, 2), t)
+        >>> x0_from_eps(process, x_t, t, eps)
+        tensor([[1.0000, 1.0000]])
+    """
     gamma_bar, sigma_bar = process.levels(t, x_t)
     return (x_t - sigma_bar * eps) / gamma_bar
 
 
 def eps_from_x0(process: LevyProcess, x_t: Tensor, t: Tensor, x_0: Tensor) -> Tensor:
-    r""":math:`ε = (x_t - \barγ_t x_0)/\barσ_t`."""
+    r""":math:`ε = (x_t - \barγ_t x_0)/\barσ_t`, the inverse of :func:`x0_from_eps`.
+
+    Example:
+        >>> process, t = LevyProcess(1.7), torch.tensor(0.5)
+        >>> x_t, eps, _ = process.perturb(torch.ones(1, 2), t)
+        >>> torch.allclose(eps_from_x0(process, x_t, t, torch.ones(1, 2)), eps, rtol=1e-4)
+        True
+    """
     gamma_bar, sigma_bar = process.levels(t, x_t)
     return (x_t - gamma_bar * x_0) / sigma_bar
 
 
 def score_from_eps(process: LevyProcess, t: Tensor, eps: Tensor) -> Tensor:
-    r"""The fractional score :math:`s = -ε / (α \barσ_t^{α-1})`."""
+    r"""The fractional score :math:`s = -ε / (α \barσ_t^{α-1})`; at α = 2 that of :math:`N(\barγ_t x_0, 2\barσ_t^2)`.
+
+    Example:
+        >>> process = LevyProcess(2.0)
+        >>> t = torch.tensor(0.5)
+        >>> score = score_from_eps(process, t, torch.ones(1, 2))
+        >>> torch.allclose(score, -1 / (2 * process.schedule.sigma_bar(t)) * torch.ones(1, 2))
+        True
+    """
     _, sigma_bar = process.levels(t, eps)
     return -eps * sigma_bar ** (1.0 - process.alpha) / process.alpha
 
 
 def eps_from_score(process: LevyProcess, t: Tensor, score: Tensor) -> Tensor:
-    r""":math:`ε = -α \barσ_t^{α-1} s`."""
+    r""":math:`ε = -α \barσ_t^{α-1} s`, the inverse of :func:`score_from_eps`.
+
+    Example:
+        >>> process, t = LevyProcess(1.5), torch.tensor(0.5)
+        >>> eps_from_score(process, t, score_from_eps(process, t, torch.ones(1, 2)))
+        tensor([[1., 1.]])
+    """
     _, sigma_bar = process.levels(t, score)
     return -score * sigma_bar ** (process.alpha - 1.0) * process.alpha
 
@@ -69,7 +97,13 @@ class Preconditioning(ABC):
 
 @dataclass(frozen=True)
 class PlainPreconditioning(Preconditioning):
-    r"""The paper's: :math:`\hat ε = F(x, t)`."""
+    r"""The paper's: :math:`\hat ε = F(x, t)`.
+
+    Example:
+        >>> denoiser = Denoiser(lambda x, t: 2 * x, LevyProcess(1.7), PlainPreconditioning())
+        >>> denoiser(torch.ones(1, 2), torch.tensor(0.5))
+        tensor([[2., 2.]])
+    """
 
     def __call__(self, network: Network, process: LevyProcess, x: Tensor, t: Tensor) -> Tensor:
         return network(x)
@@ -95,6 +129,11 @@ class StablePreconditioning(Preconditioning):
 
     Arguments:
         scale: s, a robust scale of the data: the median of \|x\|, not the standard deviation, which may not exist.
+
+    Example:
+        >>> c_in, c_out = StablePreconditioning(1.0).scales(LevyProcess(1.7), torch.zeros(1, 2), torch.tensor(0.5))
+        >>> c_in  # data SαS(1) stay SαS(1) on a scale-preserving schedule
+        tensor(1.)
     """
 
     scale: float = 1.0
@@ -133,7 +172,15 @@ def squash(z: Tensor, isotropic: bool) -> Tensor:
 
 
 class Predictor(nn.Module, ABC):
-    """Anything that predicts ε from (x_t, t): a :class:`Denoiser`, or an exact oracle (:mod:`levydiff.oracle`)."""
+    """Anything that predicts ε from (x_t, t): a :class:`Denoiser`, or an exact oracle (:mod:`levydiff.oracle`).
+
+    Example:
+        >>> class Nothing(Predictor):
+        ...     def forward(self, x_t, t, **cond):
+        ...         return torch.zeros_like(x_t)
+        >>> Nothing(LevyProcess(1.7)).score(torch.ones(1, 2), torch.tensor(0.5))
+        tensor([[-0., -0.]])
+    """
 
     #: Whether ``eps_and_variance`` gives a variance: see :class:`Denoiser`.
     learned_variance: bool = False

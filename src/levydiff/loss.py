@@ -41,6 +41,15 @@ class Loss(ABC):
     Arguments:
         grid: Train on the times of this grid above 0, as the paper does. By default on all of [t_min, t_max], so
             that the network can be sampled on any grid.
+
+    Example:
+        >>> class Largest(Loss):  # a loss of one's own
+        ...     def evaluate(self, denoiser, x_0, t, generator, **cond):
+        ...         x_t, eps, _ = denoiser.process.perturb(x_0, t, generator)
+        ...         return (denoiser(x_t, t, **cond) - eps).abs().flatten(1).amax(1)
+        >>> from levydiff import StableOracle
+        >>> Largest()(StableOracle(LevyProcess(1.7)), torch.randn(8, 2)).shape
+        torch.Size([8])
     """
 
     def __init__(self, grid: Tensor | None = None) -> None:

@@ -63,6 +63,16 @@ class LevyModel(ModelHubMixin):
         scaling: From data to scaled units; none by default.
         columns: Names of the columns of a table.
         info: How it was trained; kept with the model, as JSON.
+
+    Example:
+        >>> import tempfile
+        >>> from levydiff import LevyProcess, StablePreconditioning
+        >>> from levydiff.nn import TailMLP
+        >>> model = LevyModel(Denoiser(TailMLP(2), LevyProcess(1.7), StablePreconditioning()), shape=(2,))
+        >>> folder = tempfile.mkdtemp() + "/model"
+        >>> model.save_pretrained(folder)
+        >>> torch.equal(LevyModel.from_pretrained(folder).sample(3, seed=0), model.sample(3, seed=0))
+        True
     """
 
     def __init__(

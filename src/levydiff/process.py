@@ -45,7 +45,13 @@ from .stable import positive_stable
 
 
 class Perturbed(NamedTuple):
-    """A noised batch: ``x_t = γ̄ x_0 + σ̄ ε`` with ``ε = √a G``."""
+    """A noised batch: ``x_t = γ̄ x_0 + σ̄ ε`` with ``ε = √a G``; x_t and ε of shape (B, …), a of the shape of A.
+
+    Example:
+        >>> x_t, eps, a = LevyProcess(2.0).perturb(torch.zeros(1, 2), torch.tensor(0.5))
+        >>> a
+        tensor([[2.]])
+    """
 
     x_t: Tensor
     eps: Tensor
@@ -67,6 +73,14 @@ class NoisePath:
         chain: The schedule on its grid, T steps.
         a: A_1 … A_T, of shape (T, B, 1, …) if isotropic, (T, B, …) otherwise; ``a[i - 1]`` is A_i.
         var: Σ_0 … Σ_T, of shape (T + 1, …).
+
+    Example:
+        >>> process = LevyProcess(1.7)
+        >>> path = process.draw_path((4, 2), process.schedule.grid(3))
+        >>> path.a.shape, path.var.shape
+        (torch.Size([3, 4, 1]), torch.Size([4, 4, 1]))
+        >>> path.gain(1).flatten()
+        tensor([1., 1., 1., 1.])
     """
 
     chain: Chain

@@ -51,6 +51,13 @@ class Progress:
         t: The time t_{i-1} that was reached.
         x_t: The samples there.
         eps: ε̂ at t_i, which the step used.
+
+    Example:
+        >>> from levydiff import DLIM, LevyProcess, StableOracle
+        >>> seen = []
+        >>> _ = DLIM(StableOracle(LevyProcess(1.7)), steps=3)((2, 2), callback=seen.append)
+        >>> [(progress.i, round(progress.t, 2)) for progress in seen]
+        [(3, 0.66), (2, 0.33), (1, 0.0)]
     """
 
     i: int
@@ -67,6 +74,17 @@ class Sampler(ABC):
         steps: T, the number of steps.
         spacing: How the times are spaced; evenly in t by default. See :meth:`levydiff.schedule.Schedule.grid`.
         grid: The times themselves, ``0 = t_0 < … < t_T``, instead of ``steps`` and ``spacing``.
+
+    Example:
+        >>> class Jump(Sampler):  # a method of one's own: straight to the denoised sample, and noise it again
+        ...     def step(self, x_t, eps, v, i, run):
+        ...         step = run.chain.step(i)
+        ...         x_0 = (x_t - step.sigma_bar * eps) / step.gamma_bar
+        ...         noise, _ = self.process.noise(x_t.shape, run.generator)
+        ...         return step.gamma_bar_previous * x_0 + step.sigma_bar_previous * noise
+        >>> from levydiff import LevyProcess, StableOracle
+        >>> Jump(StableOracle(LevyProcess(1.7)), steps=5)((3, 2)).shape
+        torch.Size([3, 2])
     """
 
     def __init__(

@@ -78,6 +78,12 @@ class Schedule(ABC):
         alpha: The stability index; ``None`` until a process gives it.
         t_min: The smallest time above 0 that grids and training visit.
         t_max: The largest; there the data must be all but gone.
+
+    Example:
+        >>> schedule = LinearSchedule(alpha=1.7)
+        >>> chain = schedule.chain(schedule.grid(10))
+        >>> bool(torch.isclose(chain.gamma_bar[-1], chain.gamma.prod()))
+        True
     """
 
     alpha: float | None = None
@@ -190,18 +196,34 @@ def _even(low: float, high: float, steps: int) -> Tensor:
 
 
 def linear_time(schedule: Schedule, steps: int) -> Tensor:
-    r"""Evenly spaced in t: the paper's grid, :math:`t_i = t_{max}\, i/T`, the first time not below ``t_min``."""
+    r"""Evenly spaced in t: the paper's grid, :math:`t_i = t_{max}\, i/T`, the first time not below ``t_min``.
+
+    Example:
+        >>> linear_time(LinearSchedule(alpha=1.7), 4)
+        tensor([0.2500, 0.5000, 0.7500, 1.0000], dtype=torch.float64)
+    """
     return _even(max(schedule.t_min, schedule.t_max / steps), schedule.t_max, steps)
 
 
 def quadratic_time(schedule: Schedule, steps: int) -> Tensor:
-    r"""Evenly spaced in √t, denser near the data: :math:`t_i = t_{max} (i/T)^2`, but not below ``t_min``."""
+    r"""Evenly spaced in √t, denser near the data: :math:`t_i = t_{max} (i/T)^2`, but not below ``t_min``.
+
+    Example:
+        >>> quadratic_time(LinearSchedule(alpha=1.7), 4)
+        tensor([0.0625, 0.2500, 0.5625, 1.0000], dtype=torch.float64)
+    """
     low = max(math.sqrt(schedule.t_min), math.sqrt(schedule.t_max) / steps)
     return _even(low, math.sqrt(schedule.t_max), steps).square().clamp(max=schedule.t_max)
 
 
 def log_ratio_spacing(schedule: Schedule, steps: int, smallest_noise: float = 0.002) -> Tensor:
-    r"""Evenly spaced in :math:`\log(\barγ/\barσ)`, down to :math:`\barσ/\barγ` = ``smallest_noise``."""
+    r"""Evenly spaced in :math:`\log(\barγ/\barσ)`, down to :math:`\barσ/\barγ` = ``smallest_noise``.
+
+    Example:
+        >>> schedule = ExplodingSchedule(alpha=1.7)  # where it is evenly spaced in log σ̄
+        >>> schedule.sigma_bar(log_ratio_spacing(schedule, 3)).log().diff()
+        tensor([5.2983, 5.2983], dtype=torch.float64)
+    """
     t_min, t_max = torch.tensor([schedule.t_min, schedule.t_max], dtype=torch.float64)
     high = min(-math.log(check_positive("smallest_noise", smallest_noise)), float(schedule.log_ratio(t_min)))
     times = schedule.time_at(_even(high, float(schedule.log_ratio(t_max)), steps))

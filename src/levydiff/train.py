@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
+from accelerate.tracking import get_available_trackers
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from tqdm.auto import tqdm
@@ -57,6 +58,10 @@ class TrainConfig:
         log_every, validate_every, checkpoint_every: In steps; 0 for never. The last step always counts.
         keep: How many checkpoints to keep.
         trackers: accelerate's trackers, such as ``("tensorboard",)`` or ``("wandb",)``.
+
+    Example:
+        >>> TrainConfig(steps=100, rate=CosineDecay(1e-3), clip_gradient=1.0).to_record()["rate"]
+        {'kind': 'CosineDecay', 'rate': 0.001, 'warmup': 100}
     """
 
     steps: int = 10_000
@@ -139,6 +144,9 @@ class Trainer:
         loss.check(denoiser.process)
         self.folder = None if folder is None else RunFolder(folder)
         trackers = list(self.config.trackers)
+        missing = set(trackers) - {str(kind.value) for kind in get_available_trackers()}
+        if missing:
+            raise ValueError(f"trackers must be installed, got {', '.join(sorted(missing))}, which is not")
         if AcceleratorState._shared_state and AcceleratorState().mixed_precision != self.config.precision:
             AcceleratorState._reset_state()  # accelerate keeps the precision of the first trainer of a process
         self.accelerator = Accelerator(
@@ -157,11 +165,13 @@ class Trainer:
         self.denoiser = denoiser
         optimizer = torch.optim.Adam(denoiser.parameters(), lr=self.config.rate.at(0, self.config.steps))
         objective = _Objective(denoiser, loss)
-        if self.config.compile:
-            denoiser.backbone = torch.compile(denoiser.backbone)
         self.objective, self.optimizer = self.accelerator.prepare(objective, optimizer)
         average = get_ema_multi_avg_fn(self.config.ema)
         self.ema = AveragedModel(denoiser, multi_avg_fn=average) if self.config.ema else None
+        if self.config.compile:
+            if not isinstance(denoiser.backbone, nn.Module):
+                raise ValueError(f"compile needs a backbone that is a module, got {type(denoiser.backbone).__name__}")
+            denoiser.backbone.compile()  # in place: the weights keep their names
         self.step = 0
 
     # -- the loop -----------------------------------------------------------------------------------------------------
