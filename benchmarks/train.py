@@ -36,9 +36,8 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     data, steps, loss = torch.randn(32_000, 2), 100, SelfWeightedLoss()
-    print(
-        f"trainer / hand-written loop, batch 1024, {args.threads} thread(s), median of {args.repeats} repeats of {steps} steps"
-    )
+    what = f"batch 1024, {args.threads} thread(s), median of {args.repeats} x {steps} steps"
+    print(f"trainer / hand-written loop, {what}")
     for network in (PaperMLP, TailMLP):
         ratios = []
         for repeat in range(args.repeats + 1):

@@ -31,6 +31,10 @@ def _signed(word: int) -> int:
 _GOLDEN = _signed(0x9E3779B97F4A7C15)
 _MIX_1 = _signed(0xBF58476D1CE4E5B9)
 _MIX_2 = _signed(0x94D049BB133111EB)
+_ODD_HALVES = (1 << 32) | 1
+
+
+_AHEAD = 8
 
 
 class SampleStreams:
@@ -53,6 +57,8 @@ class SampleStreams:
             raise ValueError(f"keys must be int64 of shape (B,), got {keys.dtype} of shape {tuple(keys.shape)}")
         self.keys = keys
         self.counter = counter
+        self._ahead: Tensor | None = None
+        self._ahead_from = 0
 
     @classmethod
     def seeded(
@@ -90,8 +96,16 @@ class SampleStreams:
 
     def words(self, count: int) -> Tensor:
         """The next ``count`` 64-bit words of every stream, int64 of shape (B, count)."""
-        n = torch.arange(self.counter + 1, self.counter + count + 1, device=self.device)
-        self.counter += count
+        start, self.counter = self.counter, self.counter + count
+        if count > _AHEAD:
+            return self._words(start, count)
+        # Small requests are served from a few words made at once: for a small batch eight cost hardly more than one.
+        if self._ahead is None or start + count > self._ahead_from + _AHEAD:
+            self._ahead, self._ahead_from = self._words(start, _AHEAD), start
+        return self._ahead[:, start - self._ahead_from : self.counter - self._ahead_from]
+
+    def _words(self, start: int, count: int) -> Tensor:
+        n = torch.arange(start + 1, start + count + 1, device=self.device)
         z = self.keys[:, None] + n.mul_(_GOLDEN)
         # torch's >> keeps the sign; the mask makes it the logical shift of the algorithm.
         z = z.bitwise_xor_((z >> 30).bitwise_and_((1 << 34) - 1)).mul_(_MIX_1)
@@ -117,19 +131,20 @@ def uniform_pair(
 ) -> tuple[Tensor, Tensor]:
     """Two independent uniform variables in (0, 1), never 0 nor 1, finely resolved near 0.
 
-    In float32 they lie on a grid of 2⁻³¹, not of 2⁻²⁴ as ``torch.rand``'s: a heavy tail is read off the smallest
+    In float32 they lie on a grid of 2⁻³⁰, not of 2⁻²⁴ as ``torch.rand``'s: a heavy tail is read off the smallest
     values, and a coarse grid there is a visible set of atoms among its extremes.
     """
     dtype = dtype or torch.get_default_dtype()
-    if len(shape) < 2:  # a row of its own for each sample, so that halves of words do not mix streams
-        u, v = uniform_pair((*(shape or (1,)), 1), generator, dtype, device)
+    if len(shape) < 2:  # one row; or one for each stream, so that halves of words do not mix streams
+        rows = (*shape, 1) if isinstance(generator, SampleStreams) else (1, *(shape or (1,)))
+        u, v = uniform_pair(rows, generator, dtype, device)
         return u.reshape(tuple(shape)), v.reshape(tuple(shape))
     if dtype == torch.float64:
         u, v = (_uniform53(shape, generator, device) for _ in range(2))
         return u, v
     words = _words(shape, generator, device)
-    # Both 32-bit halves of each word, as k in [-2³¹, 2³¹); the factor keeps |k| = 2³¹ below 1.
-    halves = words.view(torch.int32).to(torch.float32).abs_().mul_(2.0**-31 * (1 - 2.0**-23)).add_(2.0**-33)
+    # Both 32-bit halves of each word as odd k in (-2³¹, 2³¹), so never 0; the factor keeps |k|·2⁻³¹ from rounding to 1.
+    halves = words.bitwise_or_(_ODD_HALVES).view(torch.int32).to(torch.float32).abs_().mul_(2.0**-31 * (1 - 2.0**-23))
     u, v = halves.chunk(2, dim=-1)
     return u.to(dtype), v.to(dtype)
 
@@ -147,7 +162,7 @@ def uniform(
         True
     """
     if isinstance(generator, SampleStreams):
-        return uniform_pair(shape, generator, dtype)[0]
+        return _uniform53(shape, generator, None).to(dtype or torch.get_default_dtype())
     return torch.rand(tuple(shape), generator=generator, dtype=dtype, device=device_for(generator, device))
 
 

@@ -99,14 +99,14 @@ def positive_stable(
     else:  # large draws go in pieces that stay in the processor's cache
         out = torch.empty(size, dtype=dtype, device=device_for(generator, device))
         for piece in out.split(_CHUNK):
-            piece.copy_(_kanter(alpha, *uniform_pair(piece.shape, generator, dtype, piece.device)))
+            _kanter(alpha, *uniform_pair(piece.shape, generator, dtype, piece.device), out=piece)
         out = out.reshape(tuple(shape))
     if (seen := _watched.get()) is not None:
         seen.append(float(out.max()))
     return out
 
 
-def _kanter(alpha: float, v: Tensor, q: Tensor) -> Tensor:
+def _kanter(alpha: float, v: Tensor, q: Tensor, out: Tensor | None = None) -> Tensor:
     """Kanter's formula for U = π(1 - v) and E = -log(1 - q); overwrites its arguments.
 
     The heavy tail sits at U near π and E near 0, which is v and q near 0, where they have their finest resolution.
@@ -119,7 +119,7 @@ def _kanter(alpha: float, v: Tensor, q: Tensor) -> Tensor:
     power = torch.sin(rest.mul_(-math.pi * (1.0 - a))).div_(minus_e.mul_(sin_u))
     power = power.log_().mul_((1.0 - a) / a).exp_()
     info = torch.finfo(v.dtype)
-    return power.mul_(ratio).mul_(2.0).clamp_(info.tiny, info.max)
+    return torch.mul(power, ratio, out=out).mul_(2.0).clamp_(info.tiny, info.max)
 
 
 class _StabilityIndex(constraints.Constraint):
