@@ -117,6 +117,24 @@ def test_sigkill_twenty_times(tmp_path):
     assert not list((folder / "checkpoints").glob(".*"))
 
 
+def test_a_polite_stop_loses_nothing(tmp_path):
+    whole = trainer(tmp_path / "whole").fit(progress=False)
+    run = trainer(tmp_path / "stopped", checkpoint_every=100)
+    step = run.train_step
+
+    def interrupted():
+        if run.step == 6:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step()
+
+    run.train_step = interrupted
+    with pytest.raises(KeyboardInterrupt, match="stopped after step 7"):
+        run.fit(progress=False)
+    assert RunFolder(tmp_path / "stopped").newest().name == "step-000000007"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert torch.equal(weights(trainer(tmp_path / "stopped").fit(progress=False)), weights(whole))
+
+
 PARALLEL = """
 import json, sys, torch
 sys.path.insert(0, {tests!r})

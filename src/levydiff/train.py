@@ -13,9 +13,11 @@ The folder of a run is described in :mod:`levydiff.runs`. Several machines: ``ac
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -181,6 +183,8 @@ class Trainer:
     ) -> LevyModel:
         """Train to the end and return the model.
 
+        SIGINT (Ctrl-C) and SIGTERM end it after the step under way, with a checkpoint, by a ``KeyboardInterrupt``.
+
         Arguments:
             resume: Go on from the newest checkpoint of the folder, if there is one.
             progress: Show a progress bar with loss, speed and time left.
@@ -193,7 +197,7 @@ class Trainer:
         started, first = time.perf_counter(), self.step
         bar = tqdm(total=config.steps, initial=self.step, desc="train", unit="step", disable=not (progress and main))
         total, count = torch.zeros((), device=self.accelerator.device), 0
-        with bar:
+        with bar, _stop_requests() as requests:
             while self.step < config.steps:
                 total, count = total + self.train_step(), count + 1
                 bar.update()
@@ -207,6 +211,9 @@ class Trainer:
                     self._log(line, bar, callback)
                 if self._due(config.checkpoint_every):
                     self.save_checkpoint()
+                if requests and self.accelerator.num_processes == 1:
+                    self.save_checkpoint()
+                    raise KeyboardInterrupt(f"stopped after step {self.step}")
         if config.trackers:
             self.accelerator.end_training()
         model = self.model()
@@ -352,6 +359,29 @@ class Trainer:
         if self.accelerator.scaler is not None and training["scaler"] is not None:
             self.accelerator.scaler.load_state_dict(training["scaler"])
         self.step = int(training["step"])
+
+
+@contextmanager
+def _stop_requests() -> Iterator[list[int]]:
+    """Collect SIGINT and SIGTERM, so that training can stop between two steps; a second one stops at once."""
+    requests: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
+        yield requests
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def remember(number: int, frame: Any) -> None:
+        if requests:
+            raise KeyboardInterrupt
+        requests.append(number)
+
+    for number in before:
+        signal.signal(number, remember)
+    try:
+        yield requests
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _streams_of(seed: int, step: int, size: int, device: torch.device) -> SampleStreams:

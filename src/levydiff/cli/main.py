@@ -64,7 +64,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"levydiff: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("levydiff: stopped; the same command goes on from the last checkpoint", file=sys.stderr)
+        print(
+            "levydiff: stopped; a training run goes on where it was if the same command is given again", file=sys.stderr
+        )
         return 130
     if result is not None:
         print(json.dumps(result) if args.json else _readable(result))
