@@ -110,7 +110,8 @@ def add_options(parser: argparse.ArgumentParser, options: type[Any]) -> None:
     for field in dataclasses.fields(options):
         kind = _plain_type(hints[field.name])
         flag = "--" + field.name.replace("_", "-")
-        text = f"{field.metadata['help']} (default: {field.default})"
+        shown = ("yes" if field.default else "no") if kind is bool else field.default
+        text = field.metadata["help"] + ("" if shown in (None, "") else f" (default: {shown})")
         common: dict[str, Any] = {"dest": field.name, "default": argparse.SUPPRESS, "help": text}
         if kind is bool:
             parser.add_argument(flag, action=argparse.BooleanOptionalAction, **common)

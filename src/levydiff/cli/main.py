@@ -34,7 +34,9 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True, metavar="train | sample | evaluate | demo | info")
 
     def command(name: str, text: str, options: type[Any] | None = None) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=text, description=text, formatter_class=_Help)
+        words = "[options]" if name in ("train", "demo") else "MODEL [options]"
+        usage = f"levydiff {name} {words}"
+        made = commands.add_parser(name, help=text, description=text, formatter_class=_Help, usage=usage)
         made.add_argument("--json", action="store_true", help="print one JSON object, and no progress bars")
         if options is not None:
             made.add_argument("--config", metavar="FILE", help="a YAML file of options; those on the line win")

@@ -1,0 +1,9 @@
+"""Every test and doctest starts from the same global seed."""
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
