@@ -249,5 +249,6 @@ def test_bad_alpha(alpha):
             law()
     with pytest.raises(ValueError, match="alpha must be one number"):
         PositiveStable(torch.ones(2))
-    with pytest.raises(ValueError, match="scale"):
-        IndependentStable(1.5, 0.0, -1.0)
+    for make in (lambda: IndependentStable(1.5, 0.0, -1.0), lambda: IsotropicStable(1.5, torch.zeros(2), 0.0)):
+        with pytest.raises(ValueError, match="scale must be above 0, got"):
+            make()

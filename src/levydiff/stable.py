@@ -139,6 +139,13 @@ def _index(alpha: float | Tensor) -> Tensor:
     return index
 
 
+def _check_scale(scale: Tensor) -> Tensor:
+    """Not left to torch's ``validate_args``, which other libraries switch off globally."""
+    if not bool((scale.detach() > 0).all()):
+        raise ValueError(f"scale must be above 0, got {scale.detach().min().item()}")
+    return scale
+
+
 class PositiveStable(Distribution):
     r"""The law of A, the random variance of a symmetric α-stable law: :math:`E e^{-sA} = e^{-(2s)^{α/2}}`.
 
@@ -258,7 +265,7 @@ class IsotropicStable(_SymmetricStable):
         scale = torch.as_tensor(scale, dtype=loc.dtype, device=loc.device)
         batch_shape = torch.broadcast_shapes(loc.shape[:-1], scale.shape)
         self.loc = loc.expand(*batch_shape, loc.shape[-1])
-        self.scale = scale.expand(batch_shape)
+        self.scale = _check_scale(scale.expand(batch_shape))
         super().__init__(batch_shape, loc.shape[-1:], validate_args=validate_args)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> IsotropicStable:
@@ -327,6 +334,7 @@ class IndependentStable(_SymmetricStable):
     ) -> None:
         self.alpha = _index(alpha)
         self.loc, self.scale = broadcast_all(loc, scale)
+        _check_scale(self.scale)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> IndependentStable:
