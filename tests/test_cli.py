@@ -1,6 +1,7 @@
 """The command line, as a person would use it."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -74,6 +75,23 @@ def test_overriding_alpha_is_said(trained, tmp_path, capsys):
     assert code == 0 and json.loads(out)["trained_at_alpha"] == 1.7 and json.loads(out)["alpha"] == 1.9
 
 
+def test_a_table_of_another_size_can_be_evaluated(tmp_path, capsys):
+    x = np.random.default_rng(0).standard_t(2, size=(300, 2))
+    np.savetxt(tmp_path / "t.csv", x, delimiter=",", header="a,b", comments="")
+    run(capsys, "train", "--json", "--data", str(tmp_path / "t.csv"), "--out", str(tmp_path / "run"), *SMALL)
+    code, out, err = run(capsys, "evaluate", str(tmp_path / "run"), "--data", str(tmp_path / "t.csv"), "--json")
+    assert code == 0, err
+    assert json.loads(out)["rows"] == 300 and 0 < json.loads(out)["f1"] <= 1
+
+
+def test_an_unfinished_run_is_said(trained, tmp_path, capsys):
+    shutil.rmtree(trained / "model")
+    for checkpoint in sorted((trained / "checkpoints").iterdir())[1:]:
+        shutil.rmtree(checkpoint)
+    code, out, _ = run(capsys, "sample", str(trained), "--json", "--number", "5", "--out", str(tmp_path / "a.npy"))
+    assert code == 0 and "step 4 of 6" in json.loads(out)["unfinished"]
+
+
 def test_evaluate_and_info(trained, tmp_path, capsys):
     code, out, err = run(capsys, "evaluate", str(trained), "--json", "--points", "2000")
     assert code == 0, err
@@ -124,6 +142,7 @@ def test_bad_config(tmp_path, capsys, text, message):
         ("a,b\n1,2\n", "rows"),
         ("a,b\n1,7\n2,7\n3,7\n", "column 1 ('b')"),
         ("a,b\n1,2\n3,rain\n", "row 1, column 1 ('b')"),
+        ("a;b\n1;2\n3;4\n", "separated by commas"),
     ],
 )
 def test_bad_tables(tmp_path, capsys, content, message):

@@ -116,6 +116,18 @@ def test_fit_by_name_and_import_cost():
         levydiff.fit(torch.stack([x[:, 0], torch.ones(200)], dim=1), steps=3)
 
 
+def test_fit_takes_arrays_and_frames():
+    import numpy as np
+    import pandas as pd
+
+    x = np.random.default_rng(0).standard_t(3, size=(200, 2))
+    frame = pd.DataFrame(x, columns=["rain", "wind"])
+    a, b = (levydiff.fit(v, steps=2, batch_size=32) for v in (x, frame))
+    assert a.columns is None and b.columns == ("rain", "wind")
+    assert torch.equal(a.sample(3, seed=0), b.sample(3, seed=0))
+    assert "fit" in dir(levydiff) and levydiff.metrics.hill(x).alpha.value > 0
+
+
 def test_importing_levydiff_imports_torch_and_nothing_heavier():
     import subprocess
     import sys

@@ -157,7 +157,7 @@ def test_columns_are_picked_in_order(pandas, tmp_path):
         (",a\n0,2\n1,4\n", "columns must be names, at least one and none empty"),
         ("a,b\n0,5,6\n1,7,8\n", "rows must have 2 fields as the first line has, got more"),
         ("a,b\n1,2\n3,4,5\n", "Expected 2 fields in line 3, saw 3"),
-        ("a;b\n1;2\n3;4\n", "must be a number, got '1;2'"),
+        ("a;b\n1;2\n3;4\n", "columns must be separated by commas in a .csv file, got semicolons: 'a;b'"),
     ],
 )
 def test_bad_text(pandas, tmp_path, text, message):

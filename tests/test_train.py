@@ -22,6 +22,7 @@ from levydiff import (
     TrainConfig,
     Trainer,
 )
+from levydiff.batches import Batches
 from levydiff.checkpoint import Folder
 from levydiff.nn import TailMLP
 from levydiff.rates import ConstantRate
@@ -175,13 +176,14 @@ def test_accumulation_is_the_same_batch():
 
 
 def test_average_of_the_weights():
-    # EMA as torch has it: the first average is the first weights, then decay·average + (1 - decay)·weights.
-    run = trainer(ema=0.9)
+    # The first average is the first weights, then d·average + (1 - d)·weights with d = min(decay, (1 + n)/(10 + n)).
+    run = trainer(ema=0.3)
     expected = None
-    for _ in range(5):
+    for n in range(8):
         run.train_step()
         now = torch.cat([p.detach().flatten() for p in run.denoiser.parameters()])
-        expected = now if expected is None else 0.9 * expected + 0.1 * now
+        decay = min(0.3, (1 + n) / (10 + n))
+        expected = now if expected is None else decay * expected + (1 - decay) * now
     torch.testing.assert_close(weights(run.model()), expected)
     assert trainer(ema=0.0, steps=2).fit(progress=False).denoiser is not None
 
@@ -252,7 +254,30 @@ def test_gradient_clipping():
     assert float(seen[0]) == pytest.approx(1e-3, rel=1e-3)
 
 
+def test_validation_with_conditions():
+    torch.manual_seed(0)
+    net = Denoiser(TailMLP(2, width=8, classes=2), LevyProcess(1.7), StablePreconditioning())
+    label = torch.arange(300) % 2
+    data = Batches(DATA, 64, 0, {"label": label})
+    config = TrainConfig(steps=2, batch_size=64, log_every=1, validate_every=1)
+    lines = []
+    run = Trainer(net, SelfWeightedLoss(), data, config, validation=Batches(DATA[:50], 1, 0, {"label": label[:50]}))
+    model = run.fit(progress=False, callback=lines.append)
+    assert all(line["validation"] > 0 for line in lines)
+    assert model.sample(4, label=torch.tensor([0, 1, 0, 1])).shape == (4, 2)
+    with pytest.raises(ValueError, match="label must be a tensor with 4 rows, one for each sample, got int"):
+        model.sample(4, label=1)
+
+
+def test_a_run_goes_on_with_the_same_denoiser_only(tmp_path):
+    trainer(tmp_path, steps=4).fit(progress=False)
+    with pytest.raises(ValueError, match=r"same denoiser, got .* with alpha = 1.7 \(now 1.5\)"):
+        trainer(tmp_path, steps=8, net=denoiser(1.5)).fit(progress=False)
+
+
 def test_bad_input():
+    with pytest.raises(ValueError, match="data must come in batches of config.batch_size = 64, got 32"):
+        trainer(data=Batches(DATA, 32, 0))
     with pytest.raises(ValueError, match="batch_size must be a multiple of processes x accumulate = 7, got 64"):
         trainer(accumulate=7)
     with pytest.raises(ValueError, match="steps must be a whole number of at least 1, got 0"):

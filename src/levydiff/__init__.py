@@ -57,12 +57,21 @@ __version__ = "0.1.0"
 _LAZY = {"LevyModel": "model", "TrainConfig": "train", "Trainer": "train", "fit": "fitting"}
 
 
+_LAZY_MODULES = ("batches", "metrics", "nn", "plot", "scaling", "table", "train")
+
+
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'levydiff' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    if name in _LAZY_MODULES:
+        return import_module(f".{name}", __name__)
+    if name in _LAZY:
+        return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    raise AttributeError(f"module 'levydiff' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY, *_LAZY_MODULES})
 
 
 __all__ = [

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from .denoise import Denoiser, StablePreconditioning
@@ -18,7 +21,7 @@ from .train import TrainConfig, Trainer
 
 
 def fit(
-    x: Tensor,
+    x: Tensor | ArrayLike,
     alpha: float = 1.7,
     *,
     steps: int = 5000,
@@ -39,7 +42,7 @@ def fit(
     :class:`~levydiff.nn.TailMLP` with stable preconditioning, and the loss the self-weighted one.
 
     Arguments:
-        x: Data of shape (n, d), in their own units.
+        x: Data of shape (n, d), in their own units: a tensor, an array or a data frame of numbers.
         alpha: The stability index of the noise: 2 is Gaussian; near the data's tail index, if the tail matters.
         steps, batch_size, rate, seed, folder: See :class:`~levydiff.train.Trainer`.
         loss, network: Instead of the defaults.
@@ -55,10 +58,17 @@ def fit(
         >>> model.alpha, model.sample(4).shape
         (1.9, torch.Size([4, 2]))
     """
+    if not isinstance(x, Tensor):  # an array or a data frame
+        columns = columns if columns is not None or not hasattr(x, "columns") else [str(name) for name in x.columns]
+        x = torch.as_tensor(np.array(x, dtype=np.float32))
     check_table(x, columns)
     scaling = fit_scaling(x, per_column=per_column, columns=columns)
     process = LevyProcess(alpha, isotropic=isotropic)
-    denoiser = Denoiser(network or TailMLP(x.shape[1]), process, StablePreconditioning())
+    if network is None:
+        with torch.random.fork_rng(devices=[]):  # the seed decides the initial weights, and the caller's state is kept
+            torch.manual_seed(seed)
+            network = TailMLP(x.shape[1])
+    denoiser = Denoiser(network, process, StablePreconditioning())
     config = TrainConfig(steps=steps, batch_size=batch_size, rate=rate or CosineDecay(), seed=seed)
     scaled = scaling.apply(x.float())
     trainer = Trainer(denoiser, loss or SelfWeightedLoss(), scaled, config, folder, scaling=scaling, columns=columns)

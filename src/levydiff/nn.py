@@ -43,6 +43,10 @@ class Condition(nn.Module):
             raise ValueError(f"label must be given exactly if the network has classes, got {self.classes} classes")
         if (vector is None) != (self.vector is None):
             raise ValueError(f"vector must be given exactly if the network has vector_dim, got {self.vector_dim}")
+        for name, value in (("label", label), ("vector", vector)):
+            if value is not None and (not isinstance(value, Tensor) or value.shape[:1] != tau.shape[:1]):
+                shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+                raise ValueError(f"{name} must be a tensor with {len(tau)} rows, one for each sample, got {shape}")
         if self.label is not None and label is not None:
             if bool(((label < 0) | (label >= self.classes)).any()):
                 raise ValueError(

@@ -29,7 +29,8 @@ def new_figure(
 
 def draw_loss(ax: Axes, lines: Sequence[Mapping[str, float]]) -> None:
     """The training loss, and the validation loss where there is one, against the step."""
-    ax.plot([line["step"] for line in lines], [line["loss"] for line in lines], label="training")
+    style = "-" if len(lines) > 1 else "o"
+    ax.plot([line["step"] for line in lines], [line["loss"] for line in lines], style, label="training")
     checked = [line for line in lines if "validation" in line]
     if checked:
         ax.plot([line["step"] for line in checked], [line["validation"] for line in checked], "o-", label="validation")
@@ -54,7 +55,9 @@ def draw_tails(
     ax.legend(loc="lower left")
 
 
-def draw_points(ax: Axes, x: Tensor, title: str, limit: float, color: str = "C0") -> None:
+def draw_points(
+    ax: Axes, x: Tensor, title: str, limit: float, color: str = "C0", names: Sequence[str] = ("x0", "x1")
+) -> None:
     """The first two coordinates, on axes that are linear near 0 and logarithmic beyond ``limit``."""
     points = x[:, :2].cpu().numpy()
     y = points[:, 1] if points.shape[1] > 1 else np.zeros(len(points))
@@ -65,12 +68,18 @@ def draw_points(ax: Axes, x: Tensor, title: str, limit: float, color: str = "C0"
         set_limits(-largest, largest)
     powers = [10.0**k for k in range(-6, 13) if limit < 10.0**k < largest]
     ticks = [-p for p in reversed(powers)] + [0.0, *powers]
-    ax.set(title=title, xticks=ticks, yticks=ticks)
+    ax.set(title=title, xticks=ticks, yticks=ticks, xlabel=names[0], ylabel=names[1] if len(names) > 1 else "")
     ax.minorticks_off()
     ax.tick_params(labelsize=7)
 
 
-def save_run_pictures(folder: Path, lines: Sequence[Mapping[str, float]], data: Tensor, samples: Tensor) -> list[Path]:
+def save_run_pictures(
+    folder: Path,
+    lines: Sequence[Mapping[str, float]],
+    data: Tensor,
+    samples: Tensor,
+    names: Sequence[str] = ("x0", "x1"),
+) -> list[Path]:
     """The three pictures of a run's folder: ``loss.png``, ``samples.png``, ``tails.png``."""
     paths = []
     if lines:
@@ -81,8 +90,9 @@ def save_run_pictures(folder: Path, lines: Sequence[Mapping[str, float]], data: 
     figure, axes = new_figure(2)
     limit = 3.0 * float(data.abs().median())
     shown = min(len(data), len(samples), 5000)
-    draw_points(axes[0], data[:shown], "data", limit, DATA_COLOR)
-    draw_points(axes[1], samples[:shown], "samples", limit)
+    draw_points(axes[0], data[:shown], "data", limit, DATA_COLOR, names)
+    draw_points(axes[1], samples[:shown], "samples", limit, "C0", names)
+    figure.suptitle("first two columns; axes linear near 0, logarithmic beyond", fontsize=9)
     for ax in axes:  # one frame for both, so that they can be compared
         ax.set(xlim=axes[0].get_xlim(), ylim=axes[0].get_ylim())
     paths.append(folder / "samples.png")

@@ -275,6 +275,8 @@ def _load_text(path: Path, delimiter: str) -> tuple[list[str], Any]:
     pandas = _tabular("pandas")
     with open(path, encoding="utf-8-sig", newline="") as text:
         names = next(([name.strip() for name in row] for row in csv.reader(text, delimiter=delimiter) if row), [])
+        if len(names) == 1 and delimiter == "," and ";" in names[0]:
+            raise ValueError(f"columns must be separated by commas in a .csv file, got semicolons: {names[0]!r}")
         # Without a header the first row would be lost in silence.
         if names and all(_is_number(name) for name in names):
             raise ValueError(f"the first line must name the columns, got only numbers: {names}")

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,11 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.tracking import get_available_trackers
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 from tqdm.auto import tqdm
 
 from .batches import Batches
-from .checkpoint import Folder, load_weights, optimizer_tensors, restore_optimizer, write_folder
+from .checkpoint import Folder, denoiser_config, load_weights, optimizer_tensors, restore_optimizer, write_folder
 from .checks import check_count, check_positive
 from .denoise import Denoiser
 from .loss import Loss
@@ -51,7 +52,8 @@ class TrainConfig:
         steps: Optimizer steps.
         batch_size: Samples a step, over all processes and micro-batches together.
         rate: The learning rate.
-        ema: Decay of the average of the weights, which is what is sampled from; 0 for none.
+        ema: Decay of the average of the weights, which is what is sampled from; 0 for none. After n steps it is
+            (1 + n)/(10 + n) while that is smaller.
         seed: Everything random follows from it.
         clip_gradient: The largest norm of the gradient; none by default.
         accumulate: Split each process's share of a batch into so many micro-batches, to bound memory.
@@ -117,7 +119,8 @@ class Trainer:
         data: Rows to learn from, shape (n, …), in the network's units, or :class:`~levydiff.batches.Batches` of them.
         config: How to train.
         folder: Where the run lives; without it nothing is written and nothing can be resumed.
-        validation: Rows for the validation loss, which is computed with the same noise every time.
+        validation: Rows (or, with conditions, batches of them) for the validation loss, which is computed with the same
+            noise every time.
         scaling, columns, info: Kept in the model, see :class:`~levydiff.model.LevyModel`.
 
     Example:
@@ -137,7 +140,7 @@ class Trainer:
         config: TrainConfig | None = None,
         folder: str | Path | None = None,
         *,
-        validation: Tensor | None = None,
+        validation: Tensor | Batches | None = None,
         scaling: Scaling | None = None,
         columns: Sequence[str] | None = None,
         info: Mapping[str, Any] | None = None,
@@ -162,13 +165,16 @@ class Trainer:
                 f"batch_size must be a multiple of processes x accumulate = {shares}, got {self.config.batch_size}"
             )
         self.batches = data if isinstance(data, Batches) else Batches(data, self.config.batch_size, self.config.seed)
+        if self.batches.batch_size != self.config.batch_size:
+            own = self.batches.batch_size
+            raise ValueError(f"data must come in batches of config.batch_size = {self.config.batch_size}, got {own}")
         self.validation = validation
         self.scaling, self.columns, self.info = scaling, columns, dict(info or {})
         self.denoiser = denoiser
         optimizer = torch.optim.Adam(denoiser.parameters(), lr=self.config.rate.at(0, self.config.steps))
         objective = _Objective(denoiser, loss)
         self.objective, self.optimizer = self.accelerator.prepare(objective, optimizer)
-        average = get_ema_multi_avg_fn(self.config.ema)
+        average = partial(_average, self.config.ema)
         self.ema = AveragedModel(denoiser, multi_avg_fn=average) if self.config.ema else None
         if self.config.compile:
             if not isinstance(denoiser.backbone, nn.Module):
@@ -267,11 +273,16 @@ class Trainer:
         """The mean loss of the averaged weights on the validation rows, with the same noise every time."""
         assert self.validation is not None
         loss = self.accelerator.unwrap_model(self.objective).loss
-        total = 0.0
-        streams = _streams_of(self.config.seed, -1, len(self.validation), self.accelerator.device)
-        for x_0, part in zip(self.validation.split(4096), streams.split(4096), strict=True):
-            total += float(loss(self.averaged, x_0.to(self.accelerator.device), part).sum())
-        return total / len(self.validation)
+        device = self.accelerator.device
+        rows = self.validation if isinstance(self.validation, Batches) else Batches(self.validation, 1, 0)
+        size, total = len(rows.data), 0.0
+        streams = _streams_of(self.config.seed, -1, size, device)
+        for start in range(0, size, 4096):
+            part = slice(start, min(start + 4096, size))
+            cond = {name: values[part].to(device) for name, values in rows.cond.items()}
+            x_0 = torch.as_tensor(rows.data[part]).to(device)
+            total += float(loss(self.averaged, x_0, streams[part], **cond).sum())
+        return total / size
 
     def _streams(self, step: int) -> SampleStreams:
         """The random streams of this process's share of a step's batch."""
@@ -350,6 +361,10 @@ class Trainer:
         """Go back to a saved state, bit for bit."""
         folder = Folder(path)
         training = folder.record("training")
+        saved, own = folder.record("config")["levydiff"]["denoiser"], denoiser_config(self.denoiser)
+        differ = [f"{key} = {saved.get(key)!r} (now {own[key]!r})" for key in own if saved.get(key) != own[key]]
+        if differ:
+            raise ValueError(f"folder must hold a run of the same denoiser, got {path} with {', '.join(differ)}")
         load_weights(self.denoiser, folder.tensors("weights"), path)
         restore_optimizer(self.optimizer.optimizer, folder.tensors("optimizer"), training["optimizer"])
         torch.set_rng_state(folder.tensors("random")["torch"])
@@ -359,6 +374,12 @@ class Trainer:
         if self.accelerator.scaler is not None and training["scaler"] is not None:
             self.accelerator.scaler.load_state_dict(training["scaler"])
         self.step = int(training["step"])
+
+
+def _average(decay: float, averaged: Sequence[Tensor], current: Sequence[Tensor], count: Tensor) -> None:
+    """Move the averaged weights towards the current ones, faster at first, so that a short run forgets its start."""
+    n = int(count)
+    torch._foreach_lerp_(list(averaged), list(current), 1.0 - min(decay, (1.0 + n) / (10.0 + n)))
 
 
 @contextmanager

@@ -48,7 +48,7 @@ def build_data(spec: str, columns: str | None, points: int, seed: int) -> Table:
     name, _, arguments = spec.partition(":")
     if name not in DATA_SETS:
         if Path(spec).suffix or Path(spec).exists():
-            return read_table(spec, columns.split(",") if columns else None)
+            return read_table(spec, [name.strip() for name in columns.split(",")] if columns else None)
         raise ValueError(f"data must be a file or one of {', '.join(DATA_SETS)}, got {spec!r}")
     if columns:
         raise ValueError(f"columns can be chosen from a table only, got data = {spec!r}")

@@ -70,12 +70,15 @@ def train(options: TrainOptions, quiet: bool = False) -> dict[str, Any]:
 
 def _remember(folder: Path, options: TrainOptions) -> None:
     """Keep the options with the run; refuse to go on with a run that was started with others."""
+    if folder.is_file():
+        raise ValueError(f"out must be a folder, got the file {folder}")
     path = folder / "config.json"
     now = dataclasses.asdict(options)
     if path.exists():
         before = json.loads(path.read_text())
         free = {"out", "samples", "log_every", "checkpoint_every", "keep", "trackers"}
-        changed = [f"{k} = {before.get(k)!r}" for k in now if k not in free and before.get(k) != now[k]]
+        differ = [k for k in now if k not in free and before.get(k) != now[k]]
+        changed = [f"{k} = {before.get(k)!r} (now {now[k]!r})" for k in differ]
         if changed and RunFolder(folder).newest() is not None:
             raise ValueError(f"out must be a new folder, got {folder} with a run of {', '.join(changed)}")
     folder.mkdir(parents=True, exist_ok=True)
@@ -88,7 +91,7 @@ def _sample_and_draw(folder: Path, model: LevyModel, data: Tensor, number: int, 
     samples = model.sample(number, seed=0, batch_size=50_000, progress=not quiet)
     write_table(folder / "samples.npy", samples, model.columns)
     lines = RunFolder(folder).lines()
-    pictures = save_run_pictures(folder, lines, data, samples)
+    pictures = save_run_pictures(folder, lines, data, samples, model.columns or _names(model.shape[0]))
     error = _tail_error(data, samples)
     return {
         "loss": lines[-1]["loss"] if lines else None,
@@ -123,7 +126,14 @@ def sample(model_path: str, options: SampleOptions, quiet: bool = False) -> dict
             writer.write(model.sample(count, sampler, generator=generator))
             bar.update(count)
     result: dict[str, Any] = {"samples": options.out, "number": number, "alpha": model.alpha}
+    step, steps = model.info.get("step"), model.info.get("training", {}).get("steps")
+    if step != steps:
+        result["unfinished"] = f"the model is a checkpoint of step {step} of {steps}"
     return result | ({"trained_at_alpha": trained} if options.alpha is not None else {})
+
+
+def _pick(x: Tensor, size: int, seed: int) -> Tensor:
+    return x[torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:size]]
 
 
 def _tail_error(data: Tensor, samples: Tensor) -> float | None:
@@ -169,7 +179,8 @@ def evaluate(subject: str, options: EvaluateOptions) -> dict[str, Any]:
     except ValueError as error:  # no positive upper tail
         result["msle"] = None
         result["msle_note"] = str(error)
-    score = prd(data, samples, repeats=3)
+    size = min(len(data), len(samples))  # precision and recall want as many points of one as of the other
+    score = prd(_pick(data, size, options.seed), _pick(samples, size, options.seed), repeats=3)
     return result | {"precision": score.precision, "recall": score.recall, "f1": score.f1}
 
 

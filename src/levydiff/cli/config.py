@@ -147,7 +147,7 @@ def _read_yaml(options: type[Any], path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ValueError(f"config must be a readable YAML file, got {path}: {error.strerror}") from error
     except yaml.YAMLError as error:
-        raise ValueError(f"config must be a YAML file, got {path}: {str(error).splitlines()[0]}") from error
+        raise ValueError(f"config must be a YAML file, got {path}: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
         raise ValueError(f"config must be a mapping of option to value, got {path} with a {type(values).__name__}")
     fields = {field.name: field for field in dataclasses.fields(options)}
