@@ -98,7 +98,7 @@ class DemoOptions:
 
     data: str = option("stable:alpha=1.7", "a two-dimensional synthetic data set, such as student-t:df=1.7")
     train_points: int = option(20_000, "how many points to train on")
-    points: int = option(50_000, "how many samples to draw of each model")
+    points: int = option(100_000, "how many samples to draw of each model")
     steps: int = option(1500, "training steps of each model")
     seed: int = option(0, "everything random follows from it")
     out: str = option("demo", "the folder for the picture and the table")
