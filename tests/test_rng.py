@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from levydiff.rng import SampleStreams, normal, uniform_pair
+from levydiff.rng import SampleStreams, normal, uniform, uniform_pair
 
 
 def splitmix64(seed: int, count: int) -> list[int]:
@@ -59,6 +59,17 @@ def test_float32_uniforms_resolve_the_neighbourhood_of_zero():
     assert len(small) > 100
     assert len(small.unique()) == len(small)
     assert (small * 2**24 != (small * 2**24).round()).any()
+
+
+@pytest.mark.parametrize(("word", "dtype"), [(2**31 - 1, torch.float32), (-1, torch.float64)])
+def test_uniform_never_reaches_one(word, dtype):
+    # The words that give the largest value of each precision; cast down from 53 bits it would be 1 in float32.
+    class Largest(SampleStreams):
+        def words(self, count):
+            return torch.full((len(self), count), word)
+
+    u = uniform((2,), Largest(torch.tensor([0, 1])), dtype)
+    assert 1 - 1e-6 < float(u.max()) < 1.0
 
 
 def test_normal_of_an_odd_number_of_values():

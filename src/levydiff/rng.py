@@ -162,7 +162,11 @@ def uniform(
         True
     """
     if isinstance(generator, SampleStreams):
-        return _uniform53(shape, generator, None).to(dtype or torch.get_default_dtype())
+        dtype = dtype or torch.get_default_dtype()
+        # Not 53 bits cast down: those round to 1 now and then, and need a float64 that not every device has.
+        return (
+            _uniform53(shape, generator, None) if dtype == torch.float64 else uniform_pair(shape, generator, dtype)[0]
+        )
     return torch.rand(tuple(shape), generator=generator, dtype=dtype, device=device_for(generator, device))
 
 
