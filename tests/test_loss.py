@@ -17,7 +17,6 @@ from levydiff import (
     SelfWeightedLoss,
     StableOracle,
     StablePreconditioning,
-    median_of_means,
 )
 from levydiff.loss import residual_norm
 from levydiff.rng import SampleStreams
@@ -180,38 +179,6 @@ def test_lim_clipping():
     torch.testing.assert_close(LIMLoss(beta=0.0, clipping=Clipping(4.0, 2.0))(d, X0, generator()), expected)
 
 
-def test_median_of_means_function():
-    values = torch.tensor([[1.0, 9.0], [3.0, 9.0], [10.0, 1.0], [20.0, 1.0], [5.0, 2.0], [5.0, 4.0]])
-    assert median_of_means(values, 3).tolist() == [5.0, 3.0]
-    assert median_of_means(values, 1).tolist() == values.mean(0).tolist()
-    assert median_of_means(torch.tensor([1.0, 2.0, 3.0, 10.0]), 4).item() == 2.5
-    with pytest.raises(ValueError, match="groups must divide the number of values, 6, got 4"):
-        median_of_means(values, 4)
-
-
-def test_median_of_means_is_robust():
-    # Over 200 batches of 900 Cauchy values, the median of 30 means of 30 errs like a Cauchy median (spread
-    # π/(2√30) = 0.29); the plain mean is itself Cauchy, with a typical error of 1.
-    source = torch.Generator().manual_seed(0)
-    values = torch.tan(math.pi * (torch.rand(900, 200, generator=source, dtype=torch.float64) - 0.5))
-    assert float(median_of_means(values, 30).abs().median()) < 0.3
-    assert float(values.mean(0).abs().median()) > 0.7
-
-
-def test_median_of_means_loss():
-    d, m = denoiser(1.7), 3
-    source = generator()
-    schedule = d.process.schedule
-    t = schedule.t_min + (schedule.t_max - schedule.t_min) * torch.rand(B, generator=source, dtype=torch.float64)
-    t = t.repeat_interleave(m * m)
-    a = positive_stable(1.7, (B * m * m, 1), source, torch.float64)
-    eps = a.sqrt() * torch.randn(B * m * m, D, generator=source, dtype=torch.float64)
-    x_t = schedule.gamma_bar(t)[:, None] * X0.repeat_interleave(m * m, 0) + schedule.sigma_bar(t)[:, None] * eps
-    norms = (network(x_t, t) - eps).norm(dim=1).reshape(B, m, m)
-    expected = norms.mean(2).median(1).values
-    torch.testing.assert_close(MedianOfMeans(OneVariableLoss(), m)(d, X0, generator()), expected)
-
-
 @pytest.mark.parametrize(
     "loss",
     [OneVariableLoss(), SelfWeightedLoss(), LIMLoss(), MedianOfMeans(OneVariableLoss(), 3)],
@@ -222,19 +189,6 @@ def test_with_one_stream_per_sample_the_split_of_a_batch_does_not_matter(loss):
     whole = loss(d, X0, SampleStreams.seeded(B, generator()))
     parts = [loss(d, x, s) for x, s in zip(X0.split(6), SampleStreams.seeded(B, generator()).split(6), strict=True)]
     torch.testing.assert_close(whole, torch.cat(parts), rtol=1e-12, atol=0)
-
-
-def test_median_of_means_picks_the_conditions():
-    seen = {}
-
-    def conditional(x, t, label):
-        seen["label"] = label
-        return x
-
-    MedianOfMeans(OneVariableLoss(), 2)(Denoiser(conditional, LevyProcess(1.7)), X0.float(), label=torch.arange(B))
-    assert seen["label"].tolist() == [j for j in range(B) for _ in range(4)]
-    with pytest.raises(ValueError, match="loss must have inner = 1 inside MedianOfMeans, got 2"):
-        MedianOfMeans(OneVariableLoss(inner=2), 2)
 
 
 def test_a_compiled_denoiser_has_the_same_loss():

@@ -57,3 +57,18 @@ def test_time_matters():
     torch.manual_seed(0)
     net, x = PaperMLP(2), torch.randn(4, 2)
     assert not torch.allclose(net(x, torch.zeros(4)), net(x, torch.ones(4)))
+
+
+@pytest.mark.parametrize("make", [PaperMLP, TailMLP])
+def test_rows_that_share_a_time_are_computed_as_if_they_did_not(make):
+    torch.manual_seed(0)
+    net = make(2, width=16).double()
+    for weight in net.parameters():  # also those that start at zero
+        torch.nn.init.normal_(weight, std=0.3)
+    x, t = torch.randn(40, 2).double(), (torch.arange(40) % 5 / 5.0).double()
+    alone = torch.cat([net(x[i : i + 1], t[i : i + 1]) for i in range(40)])
+    torch.testing.assert_close(net(x, t), alone)
+    gradients = [torch.autograd.grad(out.square().sum(), list(net.parameters())) for out in (net(x, t), alone)]
+    torch.testing.assert_close(*gradients)
+    same = torch.tensor(0.4).double().expand(40)
+    torch.testing.assert_close(net(x, same), net(x, same.clone()))

@@ -23,17 +23,10 @@ from .denoise import (
 )
 from .implicit import interpolate
 from .kl import CauchyLoss, FullKLLoss, TwoVariableLoss
-from .loss import (
-    DDPMLoss,
-    LIMLoss,
-    Loss,
-    MedianOfMeans,
-    OneVariableLoss,
-    SelfWeightedLoss,
-    median_of_means,
-)
+from .loss import DDPMLoss, LIMLoss, Loss, OneVariableLoss, SelfWeightedLoss
 from .oracle import MixtureOracle, PointMassOracle, StableOracle
 from .process import Clipping, LevyProcess, NoisePath, Perturbed
+from .robust import MedianOfMeans, median_of_means
 from .sample import DDIM, DDPM, DLIM, DLPM, LIM, LIMODE, CauchyDLIM, Progress, Sampler
 from .schedule import (
     CosineSchedule,

@@ -8,10 +8,10 @@ averages. The general form is :math:`‖\hat ε - ε‖_p^η`:
 :class:`SelfWeightedLoss`    p = 2, η = 2, weighted by a function of (x_t, t)       ours
 :class:`LIMLoss`             p = 1, η = 1, smoothed near 0                          LIM's
 :class:`DDPMLoss`            p = 2, η = 2, α = 2 only                               DDPM's
-:class:`MedianOfMeans`       any of these, median of means over draws of A          the paper's DLPM_M
 ===========================  =====================================================  ===================================
 
-The KL losses, from which the paper derives these, are in :mod:`levydiff.kl`.
+The KL losses, from which the paper derives these, are in :mod:`levydiff.kl`; the median of means over several draws
+of the noise, the paper's DLPM_M, is in :mod:`levydiff.robust`.
 
 **Which minimiser?** ε has no variance below α = 2, so the squared loss is infinite. The paper takes
 :math:`E_A[(E[‖\hat ε - ε‖^2 | A])^{1/2}]`; its Algorithm 1 takes one draw inside the root, which is
@@ -259,63 +259,3 @@ class LIMLoss(Loss):
         predicted = denoiser(gamma_bar * x_0 + sigma_bar * eps, t, **cond)
         distance = torch.nn.functional.smooth_l1_loss(predicted, eps, reduction="none", beta=self.beta)
         return distance.flatten(1).sum(1)
-
-
-def median_of_means(values: Tensor, groups: int) -> Tensor:
-    """The median over ``groups`` groups of each group's mean, along the first dimension.
-
-    Robust where a plain mean over heavy-tailed values is not (Lugosi & Mendelson, 2019); differentiable.
-
-    Arguments:
-        values: Of shape (n, …), n a multiple of ``groups``.
-        groups: How many groups.
-
-    Returns:
-        The median, of shape (…).
-
-    Example:
-        >>> median_of_means(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 600.0]), groups=3)
-        tensor(3.5000)
-    """
-    groups = check_count("groups", groups)
-    if len(values) % groups:
-        raise ValueError(f"groups must divide the number of values, {len(values)}, got {groups}")
-    means = values.reshape(groups, -1, *values.shape[1:]).mean(1)
-    middle = means.sort(dim=0).values
-    return (middle[(groups - 1) // 2] + middle[groups // 2]) / 2
-
-
-class MedianOfMeans(Loss):
-    r"""Any loss under M² draws of the noise for each data point: M groups of M, the mean in each, the median over them.
-
-    With :class:`OneVariableLoss` this is the paper's DLPM_M. The draws of a data point share its time. It costs M²
-    network evaluations a sample.
-
-    Arguments:
-        loss: The loss of one draw.
-        groups: M.
-
-    Example:
-        >>> from levydiff import StableOracle
-        >>> MedianOfMeans(OneVariableLoss(), groups=5)(StableOracle(LevyProcess(1.7)), torch.randn(8, 2)).shape
-        torch.Size([8])
-    """
-
-    def __init__(self, loss: Loss, groups: int) -> None:
-        super().__init__()
-        if getattr(loss, "inner", 1) > 1:
-            raise ValueError(f"loss must have inner = 1 inside MedianOfMeans, got {loss.inner}")  # type: ignore[attr-defined]
-        self.loss = loss
-        self.groups = check_count("groups", groups)
-
-    def check(self, process: LevyProcess) -> None:
-        self.loss.check(process)
-
-    def draw_times(self, process: LevyProcess, x_0: Tensor, generator: Generator = None) -> Tensor:
-        return self.loss.draw_times(process, x_0, generator)
-
-    def evaluate(self, denoiser: Predictor, x_0: Tensor, t: Tensor, generator: Generator, **cond: Any) -> Tensor:
-        size, draws = len(x_0), self.groups**2
-        rows = torch.arange(size, device=x_0.device).repeat_interleave(draws)
-        values = self.loss.evaluate(denoiser, x_0[rows], t[rows], generator, **pick_rows(cond, rows, size))
-        return median_of_means(values.reshape(size, draws).T, self.groups)

@@ -22,6 +22,31 @@ from torch import Tensor, nn
 from .checks import check_count
 
 
+def distinct_times(t: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The distinct values of t, shape (m,), and which of them each row has, shape (B,); None if all have the first.
+
+    Samplers give all rows one time, and the paper trains on a hundred: the layers that see nothing but the time need
+    not run for every row. Where (almost) all times differ, t itself is returned, with None.
+
+    Example:
+        >>> distinct_times(torch.tensor([0.5, 0.2, 0.5, 0.2]))
+        (tensor([0.2000, 0.5000]), tensor([1, 0, 1, 0]))
+        >>> distinct_times(torch.tensor(0.3).expand(100))
+        (tensor([0.3000]), None)
+    """
+    if t.stride(0) == 0 or len(t) == 1:
+        return t[:1], None
+    if t.device.type != "cpu":  # to count the distinct times would halt the device's queue
+        return t, None
+    times, rows = torch.unique(t, return_inverse=True)
+    return (times, rows) if 2 * len(times) <= len(t) else (t, None)
+
+
+def spread(features: Tensor, rows: Tensor | None) -> Tensor:
+    """Features of distinct times dealt out to the rows; as they are, to be broadcast, if there are no ``rows``."""
+    return features if rows is None else features.index_select(0, rows)
+
+
 class Condition(nn.Module):
     """Class numbers and vectors, embedded into one vector of the given width.
 
@@ -37,16 +62,20 @@ class Condition(nn.Module):
         self.label = nn.Embedding(classes, width) if classes else None
         self.vector = nn.Linear(vector_dim, width) if vector_dim else None
 
-    def forward(self, tau: Tensor, label: Tensor | None, vector: Tensor | None) -> Tensor:
-        """The time's features plus those of the conditions."""
+    def forward(
+        self, tau: Tensor, rows: Tensor | None, size: int, label: Tensor | None, vector: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The time's features plus those of the conditions, which make them every row's own."""
         if (label is None) != (self.label is None):
             raise ValueError(f"label must be given exactly if the network has classes, got {self.classes} classes")
         if (vector is None) != (self.vector is None):
             raise ValueError(f"vector must be given exactly if the network has vector_dim, got {self.vector_dim}")
         for name, value in (("label", label), ("vector", vector)):
-            if value is not None and (not isinstance(value, Tensor) or value.shape[:1] != tau.shape[:1]):
+            if value is not None and (not isinstance(value, Tensor) or value.shape[:1] != (size,)):
                 shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-                raise ValueError(f"{name} must be a tensor with {len(tau)} rows, one for each sample, got {shape}")
+                raise ValueError(f"{name} must be a tensor with {size} rows, one for each sample, got {shape}")
+        if label is not None or vector is not None:
+            tau, rows = spread(tau, rows), None
         if self.label is not None and label is not None:
             if bool(((label < 0) | (label >= self.classes)).any()):
                 raise ValueError(
@@ -55,7 +84,7 @@ class Condition(nn.Module):
             tau = tau + self.label(label)
         if self.vector is not None and vector is not None:
             tau = tau + self.vector(vector.to(tau.dtype))
-        return tau
+        return tau, rows
 
 
 class _PaperBlock(nn.Module):
@@ -68,8 +97,8 @@ class _PaperBlock(nn.Module):
         self.second = nn.Sequential(nn.Linear(width, width), nn.LayerNorm(width))
         self.activation = nn.SiLU()
 
-    def forward(self, h: Tensor, tau: Tensor) -> Tensor:
-        out: Tensor = self.activation(h + self.second(self.first(h) + self.time(tau)))
+    def forward(self, h: Tensor, tau: Tensor, rows: Tensor | None) -> Tensor:
+        out: Tensor = self.activation(h + self.second(self.first(h) + spread(self.time(tau), rows)))
         return out
 
 
@@ -121,10 +150,11 @@ class PaperMLP(nn.Module):
         self.exit = nn.Linear(width, out_dim or dim)
 
     def forward(self, x: Tensor, t: Tensor, label: Tensor | None = None, vector: Tensor | None = None) -> Tensor:
-        tau = self.condition(self.time(t.unsqueeze(-1)), label, vector)
+        times, rows = distinct_times(t)
+        tau, rows = self.condition(self.time(times.unsqueeze(-1)), rows, len(x), label, vector)
         h = self.entry(x)
         for block in self.blocks:
-            h = block(h, tau)
+            h = block(h, tau, rows)
         out: Tensor = self.exit(h)
         return out
 
@@ -140,8 +170,8 @@ class _ModulatedBlock(nn.Module):
         nn.init.zeros_(self.modulation.weight)
         nn.init.zeros_(self.modulation.bias)
 
-    def forward(self, h: Tensor, tau: Tensor) -> Tensor:
-        scale, shift = self.modulation(tau).chunk(2, dim=-1)
+    def forward(self, h: Tensor, tau: Tensor, rows: Tensor | None) -> Tensor:
+        scale, shift = spread(self.modulation(tau), rows).chunk(2, dim=-1)
         out: Tensor = h + self.second(nn.functional.silu(torch.addcmul(shift, self.first(h), 1.0 + scale)))
         return out
 
@@ -194,11 +224,12 @@ class TailMLP(nn.Module):
         nn.init.zeros_(self.exit.bias)
 
     def forward(self, x: Tensor, t: Tensor, label: Tensor | None = None, vector: Tensor | None = None) -> Tensor:
-        angle = t.unsqueeze(-1) * self.frequencies
-        features = torch.cat([t.unsqueeze(-1), torch.sin(angle), torch.cos(angle)], dim=-1)
-        tau = self.condition(self.time(features), label, vector)
+        times, rows = distinct_times(t)
+        angle = times.unsqueeze(-1) * self.frequencies
+        features = torch.cat([times.unsqueeze(-1), torch.sin(angle), torch.cos(angle)], dim=-1)
+        tau, rows = self.condition(self.time(features), rows, len(x), label, vector)
         h = self.entry(x)
         for block in self.blocks:
-            h = block(h, tau)
+            h = block(h, tau, rows)
         out: Tensor = self.exit(nn.functional.silu(h))
         return out

@@ -19,12 +19,20 @@ def new_figure(
     columns: int, width: float = 5.0, height: float = 4.2, ratios: Sequence[float] | None = None
 ) -> tuple[Any, list[Axes]]:
     """A figure that needs no screen, with a row of axes."""
+    figure, axes = new_grid(1, columns, width, height, ratios)
+    return figure, axes[0]
+
+
+def new_grid(
+    rows: int, columns: int, width: float = 5.0, height: float = 4.2, ratios: Sequence[float] | None = None
+) -> tuple[Any, list[list[Axes]]]:
+    """A figure that needs no screen, with rows of axes, each of the given width and height in inches."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError('pictures need matplotlib: pip install "levydiff[plot]"') from error
-    figure = Figure(figsize=(width * columns, height), layout="constrained")
-    return figure, list(figure.subplots(1, columns, squeeze=False, width_ratios=ratios)[0])
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    return figure, [list(row) for row in figure.subplots(rows, columns, squeeze=False, width_ratios=ratios)]
 
 
 def draw_loss(ax: Axes, lines: Sequence[Mapping[str, float]]) -> None:

@@ -171,7 +171,9 @@ class Trainer:
         self.validation = validation
         self.scaling, self.columns, self.info = scaling, columns, dict(info or {})
         self.denoiser = denoiser
-        optimizer = torch.optim.Adam(denoiser.parameters(), lr=self.config.rate.at(0, self.config.steps))
+        rate = self.config.rate.at(0, self.config.steps)
+        fused = self.accelerator.device.type in ("cpu", "cuda")  # one kernel a step; not on every device
+        optimizer = torch.optim.Adam(denoiser.parameters(), lr=rate, fused=fused)
         objective = _Objective(denoiser, loss)
         self.objective, self.optimizer = self.accelerator.prepare(objective, optimizer)
         average = partial(_average, self.config.ema)

@@ -13,11 +13,12 @@ from torch import Tensor
 from ..data import Checkerboard, Dataset, Funnel, GaussianGrid, StableData, StudentT, SwissRoll, TwoMoons
 from ..denoise import Denoiser, PlainPreconditioning, StablePreconditioning
 from ..kl import CauchyLoss, FullKLLoss, TwoVariableLoss
-from ..loss import DDPMLoss, LIMLoss, Loss, MedianOfMeans, OneVariableLoss, SelfWeightedLoss
+from ..loss import DDPMLoss, LIMLoss, Loss, OneVariableLoss, SelfWeightedLoss
 from ..model import LevyModel
 from ..nn import PaperMLP, TailMLP
 from ..process import LevyProcess
 from ..rates import ConstantRate, CosineDecay, LearningRate, StepDecay
+from ..robust import MedianOfMeans
 from ..sample import DDIM, DDPM, DLIM, DLPM, LIM, LIMODE, Sampler
 from ..schedule import (
     CosineSchedule,
@@ -105,7 +106,9 @@ def build_sampler(options: SampleOptions, model: LevyModel) -> Sampler:
     implicit: dict[str, type[DLIM]] = {"dlim": DLIM, "ddim": DDIM}
     if options.method in implicit:
         return implicit[options.method](denoiser, options.steps, spacing=spacing, order=options.order)
-    others: dict[str, Callable[..., Sampler]] = {"dlpm": DLPM, "lim": LIM, "lim-ode": LIMODE, "ddpm": DDPM}
+    if options.method == "dlpm":
+        return DLPM(denoiser, options.steps, spacing=spacing, consistent_start=options.start == "consistent")
+    others: dict[str, Callable[..., Sampler]] = {"lim": LIM, "lim-ode": LIMODE, "ddpm": DDPM}
     return others[options.method](denoiser, options.steps, spacing=spacing)
 
 

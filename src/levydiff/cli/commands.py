@@ -21,7 +21,7 @@ from ..scaling import fit_scaling
 from ..table import TableWriter, read_table, write_table
 from ..train import TrainConfig, Trainer
 from .build import build_data, build_denoiser, build_loss, build_rate, build_sampler, split_rows
-from .config import EvaluateOptions, SampleOptions, TrainOptions
+from .config import EvaluateOptions, ReproduceOptions, SampleOptions, TrainOptions
 
 
 def train(options: TrainOptions, quiet: bool = False) -> dict[str, Any]:
@@ -195,3 +195,16 @@ def info(path: str) -> dict[str, Any]:
     record = checked.record("config")["levydiff"]
     weights = sum(value.numel() for value in checked.tensors("model").values())
     return {"folder": str(folder), "weights": weights, **record}
+
+
+def reproduce(name: str, options: ReproduceOptions, quiet: bool = False) -> dict[str, Any] | None:
+    """Make an experiment; prints its table unless ``quiet``, in which case it returns it."""
+    from ..experiments.reproduce import reproduce as make
+
+    values = dataclasses.asdict(options) | {"out": Path(options.out), "cache": Path(options.cache)}
+    result = make(name, **values, progress=not quiet)
+    if quiet:
+        return result
+    print(result["table"])
+    print("\n".join(result["files"]))
+    return None

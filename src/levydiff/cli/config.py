@@ -77,6 +77,7 @@ class SampleOptions:
     steps: int = option(50, "network calls for each sample")
     order: int = option(2, "order of dlim and ddim: 1 or 2")
     spacing: str = option("quadratic", "of the times", ("linear", "quadratic", "log-ratio"))
+    start: str = option("independent", "of dlpm: the paper's, or the chain's own", ("independent", "consistent"))
     seed: int = option(0, "the same seed gives the same samples, whatever the batch size")
     batch_size: int = option(50_000, "samples at a time; bounds the memory")
     alpha: float | None = option(None, "drive the network with another alpha than it was trained with")
@@ -102,6 +103,18 @@ class DemoOptions:
     steps: int = option(1500, "training steps of each model")
     seed: int = option(0, "everything random follows from it")
     out: str = option("demo", "the folder for the picture and the table")
+
+
+@dataclass(frozen=True)
+class ReproduceOptions:
+    """What ``levydiff reproduce`` can be told."""
+
+    runs: int | None = option(None, "how many seeds; each experiment has its own default")
+    jobs: int = option(-1, "runs at a time, one thread each; -1 for as many as there are cores")
+    quick: bool = option(False, "a small version in a minute or two, for a look")
+    dask: str | None = option(None, "the address of a Dask scheduler to run on, or local")
+    out: str = option("experiments/results", "the folder for the results")
+    cache: str = option("experiments/cache", "the folder for finished runs and trained networks")
 
 
 def add_options(parser: argparse.ArgumentParser, options: type[Any]) -> None:

@@ -10,7 +10,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import __version__
-from .config import DemoOptions, EvaluateOptions, SampleOptions, TrainOptions, add_options, merge, to_yaml
+from .config import (
+    DemoOptions,
+    EvaluateOptions,
+    ReproduceOptions,
+    SampleOptions,
+    TrainOptions,
+    add_options,
+    merge,
+    to_yaml,
+)
 
 _EPILOG = """\
 from data to samples:
@@ -31,10 +40,12 @@ def parser() -> argparse.ArgumentParser:
         prog="levydiff", description="Heavy-tailed diffusion models.", epilog=_EPILOG, formatter_class=_Help
     )
     top.add_argument("--version", action="version", version=f"levydiff {__version__}")
-    commands = top.add_subparsers(dest="command", required=True, metavar="train | sample | evaluate | demo | info")
+    commands = top.add_subparsers(
+        dest="command", required=True, metavar="train | sample | evaluate | demo | info | reproduce"
+    )
 
     def command(name: str, text: str, options: type[Any] | None = None) -> argparse.ArgumentParser:
-        words = "[options]" if name in ("train", "demo") else "MODEL [options]"
+        words = {"train": "[options]", "demo": "[options]", "reproduce": "NAME [options]"}.get(name, "MODEL [options]")
         usage = f"levydiff {name} {words}"
         made = commands.add_parser(name, help=text, description=text, formatter_class=_Help, usage=usage)
         made.add_argument("--json", action="store_true", help="print one JSON object, and no progress bars")
@@ -51,6 +62,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("model", help=f"{model}, or a file of samples")
     command("info", "Say what a model is.").add_argument("model", help=model)
     command("demo", "Train heavy-tailed and Gaussian diffusion and compare their tails.", DemoOptions)
+    made = command("reproduce", "Make a table or a figure of the paper, or of ours.", ReproduceOptions)
+    made.add_argument("name", help="table1, table2, figure-steps, figure-tails, ours or tails")
     return top
 
 
@@ -82,6 +95,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | None:
         "sample": SampleOptions,
         "evaluate": EvaluateOptions,
         "demo": DemoOptions,
+        "reproduce": ReproduceOptions,
     }
     options: Any = None
     if args.command in kinds:
@@ -101,6 +115,8 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | None:
         return commands.evaluate(args.model, options)
     if args.command == "demo":
         return demo(options, quiet=args.json)
+    if args.command == "reproduce":
+        return commands.reproduce(args.name, options, quiet=args.json)
     return commands.info(args.model)
 
 

@@ -1,0 +1,39 @@
+"""What an experiment is: a list of runs, and how to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from .run import Run
+from .sweep import Record
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or a figure.
+
+    Arguments:
+        title: One line.
+        seeds: How many seeds by default.
+        runs: From the seeds to the runs.
+        table: From the records to a Markdown table (or several), whatever runs are there.
+        quick: The runs of a small version that takes a minute or two, seeds given.
+        pictures: Draws pictures from the records; gets the folder of the trained networks and the stem of the files,
+            returns the paths.
+        findings: What the table shows, in words; Markdown.
+    """
+
+    title: str
+    seeds: int
+    runs: Callable[[Sequence[int]], list[Run]]
+    table: Callable[[Sequence[Record]], str]
+    quick: Callable[[Sequence[int]], list[Run]]
+    pictures: Callable[[Sequence[Record], Path, Path], list[Path]] | None = None
+    findings: str = ""
+
+
+def small(run: Run) -> Run:
+    """The same run at a budget of seconds: its numbers show that everything works, not how well."""
+    return replace(run, steps=500, batch_size=256, points=8_000, evaluated=5_000)

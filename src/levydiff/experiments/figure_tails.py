@@ -1,0 +1,64 @@
+"""The paper's picture of tails: stable data (α = 1.7) by DLPM with α = 1.7 and with Gaussian noise, and by ours.
+
+    levydiff reproduce figure-tails
+
+The first two use the networks of Table 1: where these are in the cache nothing is trained for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ..cli.build import build_data
+from ..plot import draw_points, draw_tails, new_figure
+from . import paper
+from .experiment import Experiment, small
+from .ours import winner
+from .report import markdown, mean_and_spread, scores
+from .run import FRESH, Run, sample, train
+from .sweep import Record
+
+ROWS = ("paper's DLPM, α = 1.7", "paper's DLPM, α = 2", "ours, α = 1.7")
+
+
+def runs(seeds: Sequence[int]) -> list[Run]:
+    made = []
+    for seed in seeds:
+        for alpha, label in ((1.7, ROWS[0]), (2.0, ROWS[1])):
+            made.append(replace(paper.dlpm(paper.STABLE, "msle", alpha, seed), label=label))
+        made.append(replace(winner(paper.STABLE, "msle", 1.7, seed), label=ROWS[2]))
+    return made
+
+
+def quick(seeds: Sequence[int]) -> list[Run]:
+    return [small(run) for run in runs(seeds)]
+
+
+def table(records: Sequence[Record]) -> str:
+    rows = [
+        [label, *(mean_and_spread(scores(records, metric, label=label)) for metric in ("msle", "tail_error"))]
+        for label in ROWS
+    ]
+    return markdown(["", "MSLE of the first coordinate", "tail error of ‖x‖"], rows)
+
+
+def pictures(records: Sequence[Record], networks: Path, stem: Path) -> list[Path]:
+    """Points and tails of the first seed."""
+    first = {record["run"]["label"]: Run.from_record(record["run"]) for record in reversed(records)}
+    run = first[ROWS[0]]
+    sets = {"data": build_data(run.data, None, run.evaluated, run.seed + FRESH).values.float()}
+    sets |= {label: sample(first[label], first[label].draws[0], train(first[label], networks)) for label in ROWS}
+    figure, axes = new_figure(len(sets) + 1, 3.6, 3.8, (*[1.0] * len(sets), 1.4))
+    limit = 10.0 * float(sets["data"].abs().median())
+    for ax, (label, x), color in zip(axes, sets.items(), ("black", "C0", "C3", "C2"), strict=False):
+        draw_points(ax, x[:10_000], label, limit, color)
+        ax.set(xlim=axes[0].get_xlim(), ylim=axes[0].get_ylim())
+    draw_tails(axes[-1], sets, "How often is ‖x‖ larger than r?", ("C0", "C3", "C2"))
+    path = stem.with_suffix(".png")
+    figure.savefig(path, dpi=100)
+    return [path]
+
+
+EXPERIMENT = Experiment("Tails: α = 1.7 against Gaussian noise", 5, runs, table, quick, pictures)

@@ -1,0 +1,170 @@
+"""Ours on the paper's two data sets: which loss, sampler, spacing, number of steps and α to choose.
+
+    levydiff reproduce ours
+
+The network is :class:`~levydiff.nn.TailMLP`, 64 wide, with stable preconditioning, on data divided by their median
+absolute deviation. The *ablation* trains it for 2000 steps under each loss; all samplers share the trained network. The
+*winner* is trained for ``WINNER_STEPS`` steps (the paper: 10000) and measured as in the paper's tables.
+
+=====================  =================================================================================================
+norm                   the one-variable loss on the residual divided by c_out
+norm, not divided      the paper's one-variable loss as it is
+norm, K = 4            ``norm`` with four draws that share A averaged before the root
+norm, median of 3      ``norm`` under the median of 3 means of 3 draws
+self-weighted          the squared loss with a weight that bounds it
+=====================  =================================================================================================
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from ..plot import new_grid
+from . import paper
+from .experiment import Experiment, small
+from .report import markdown, mean_and_spread, scores_of_draw
+from .run import Draw, Run
+from .sweep import Record
+
+ALPHAS = (1.5, 1.7, 2.0)
+STEPS = (5, 10, 25, 50, 100)
+ABLATION_SEEDS = 3
+WINNER_STEPS = 6000
+
+#: The losses of the ablation as options of ``levydiff train``; the first two at every α, the others at 1.7.
+LOSSES: dict[str, dict[str, Any]] = {
+    "self-weighted": {"loss": "self-weighted"},
+    "norm": {"loss": "rescaled"},
+    "norm, not divided": {"loss": "one-variable"},
+    "norm, K = 4": {"loss": "rescaled", "inner": 4},
+    "norm, median of 3": {"loss": "rescaled", "groups": 3},
+}
+SAMPLERS: dict[str, dict[str, Any]] = {
+    "DLPM": {"method": "dlpm"},
+    "DLPM, consistent start": {"method": "dlpm", "start": "consistent"},
+    "DLPM, quadratic times": {"method": "dlpm", "spacing": "quadratic"},
+    "DLIM": {"method": "dlim"},
+    "DLIM, quadratic times": {"method": "dlim", "spacing": "quadratic"},
+    "DLIM, order 2": {"method": "dlim", "order": 2},
+    "DLIM, order 2, quadratic times": {"method": "dlim", "order": 2, "spacing": "quadratic"},
+}
+#: The winner's draws: deterministic, and the stochastic sampler for comparison.
+BEST = [Draw("dlim", steps, 2, "quadratic") for steps in (100, 50, 25, 10)]
+#: Data, the winner's metric and α, the ablation's metric.
+DATA = {
+    "stable": (paper.STABLE, "msle", (1.7,), "msle"),
+    "grid": (paper.GRID, "f1", (1.7, 2.0), "f1 of 2 clusterings"),
+}
+
+
+def ours(data: str, metric: str, alpha: float, seed: int, **options: Any) -> Run:
+    """A run with stable preconditioning and our training: scaled data, all times, a falling rate, averaged weights."""
+    defaults: dict[str, Any] = {"loss": "self-weighted", "draws": tuple(BEST), "steps": WINNER_STEPS}
+    return Run(
+        label="winner",
+        data=data,
+        alpha=alpha,
+        metric=metric,
+        seed=seed,
+        network="tail",
+        width=64,
+        preconditioning="stable",
+        scaled=True,
+        grid=0,
+        rate=3e-3,
+        decay="cosine",
+        ema=0.999,
+        **defaults | options,
+    )
+
+
+def winner(data: str, metric: str, alpha: float, seed: int) -> Run:
+    """The library's choice."""
+    return ours(data, metric, alpha, seed)
+
+
+def ablation(seeds: Sequence[int]) -> Iterator[Run]:
+    """Every loss, at every α where it is affordable; every sampler."""
+    draws = tuple(Draw(steps=steps, **sampler) for sampler, steps in product(SAMPLERS.values(), STEPS))
+    for seed, (data, _, _, metric) in product(seeds, DATA.values()):
+        for number, (label, loss) in enumerate(LOSSES.items()):
+            for alpha in ALPHAS if number < 2 else (1.7,):
+                run = ours(data, metric, alpha, seed, steps=2000, draws=draws, **loss)
+                yield replace(run, label=label, evaluated=10_000)
+
+
+def runs(seeds: Sequence[int]) -> list[Run]:
+    cells = product(seeds, DATA.values())
+    winners = [winner(data, metric, alpha, seed) for seed, (data, metric, alphas, _) in cells for alpha in alphas]
+    return winners + list(ablation(seeds[:ABLATION_SEEDS]))
+
+
+def quick(seeds: Sequence[int]) -> list[Run]:
+    few = (Draw("dlpm", 25), Draw("dlim", 25, 2, "quadratic"))
+    chosen = [small(run) for run in runs(seeds[:1]) if run.alpha == 1.7]
+    return [run if run.label == "winner" else replace(run, draws=few) for run in chosen]
+
+
+def table(records: Sequence[Record]) -> str:
+    parts = [_winners(records)]
+    for name, (data, metric, *_) in DATA.items():
+        title = f"### Ablation, {_TITLES[name]} (10000 samples, networks of 2000 training steps)"
+        parts.append(title + "\n\n" + _ablation_table(records, data, metric))
+    return "\n\n".join(parts)
+
+
+_TITLES = {"stable": "stable data: MSLE, lower is better", "grid": "nine Gaussians: F1, higher is better"}
+
+
+def _winners(records: Sequence[Record]) -> str:
+    rows = []
+    for name, (data, metric, alphas, _) in DATA.items():
+        for alpha in alphas:
+            where = {"label": "winner", "data": data, "alpha": alpha}
+            cells = [scores_of_draw(records, draw.name, metric, **where) for draw in BEST]
+            rows.append([_TITLES[name], f"{alpha}", *(mean_and_spread(cell, 4) for cell in cells), f"{len(cells[0])}"])
+    header = ["winner: DLIM, order 2, quadratic times", "α", *(f"{draw.steps} steps" for draw in BEST), "seeds"]
+    return markdown(header, rows)
+
+
+def _ablation_table(records: Sequence[Record], data: str, metric: str) -> str:
+    rows = []
+    for label, alpha in product(LOSSES, ALPHAS):
+        for sampler, options in SAMPLERS.items():
+            names = [Draw(steps=steps, **options).name for steps in STEPS]
+            cells = [scores_of_draw(records, name, metric, label=label, data=data, alpha=alpha) for name in names]
+            if any(cells):
+                rows.append([label, f"{alpha}", sampler, *(mean_and_spread(cell) for cell in cells)])
+    return markdown(["loss", "α", "sampler", *(f"{steps} steps" for steps in STEPS)], rows)
+
+
+def pictures(records: Sequence[Record], networks: Path, stem: Path) -> list[Path]:
+    """Score against steps at α = 1.7, one panel for each data set and loss, one line for each sampler."""
+    shown = list(LOSSES)[:2]
+    figure, axes = new_grid(len(DATA), len(shown), 5.2, 3.6)
+    for (row, (name, (data, metric, *_))), (column, loss) in product(enumerate(DATA.items()), enumerate(shown)):
+        ax = axes[row][column]
+        for number, (sampler, options) in enumerate(SAMPLERS.items()):
+            where = {"label": loss, "data": data, "alpha": 1.7}
+            found = {n: scores_of_draw(records, Draw(steps=n, **options).name, metric, **where) for n in STEPS}
+            means = {n: statistics.fmean(cell) for n, cell in found.items() if cell}
+            style = "o--" if "DLPM" in sampler else "o-"
+            ax.plot(list(means), list(means.values()), style, ms=3, label=sampler, color=f"C{number}")
+        ax.set(xscale="log", xticks=STEPS, xlabel="steps", title=f"{_TITLES[name]}\nloss: {loss}")
+        ax.set_xticklabels(map(str, STEPS))
+        ax.minorticks_off()
+        ax.grid(alpha=0.3)
+        if name == "stable":
+            ax.set_yscale("log")
+    axes[1][0].legend(fontsize=7)
+    path = stem.with_suffix(".png")
+    figure.savefig(path, dpi=110)
+    return [path]
+
+
+EXPERIMENT = Experiment("Ours: what to choose", 5, runs, table, quick, pictures)

@@ -1,0 +1,277 @@
+"""Experiments: what decides a run's name, a sweep that repeats nothing, tables re-derived from records."""
+
+import json
+import math
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import fields, replace
+
+import pytest
+import torch
+
+from levydiff import DLPM, MedianOfMeans
+from levydiff.cli import main
+from levydiff.cli.build import build_data, build_denoiser, build_loss
+from levydiff.experiments import NAMES, load, ours, paper, report, table1, table2
+from levydiff.experiments.experiment import Experiment, small
+from levydiff.experiments.reproduce import reproduce
+from levydiff.experiments.run import FRESH, Draw, Run, execute, sample, score_of_data, train
+from levydiff.experiments.sweep import sweep
+from levydiff.metrics import msle
+from levydiff.nn import PaperMLP
+
+TINY = Run("tiny", "stable:alpha=1.7", 1.7, "one-variable", (Draw("dlpm", 4),), "msle", steps=3, batch_size=16)
+TINY = replace(TINY, points=200, evaluated=1000)
+
+
+def test_the_key_is_everything_but_the_label():
+    assert replace(TINY, label="another").key == TINY.key
+    changes = {
+        "data": "grid",
+        "alpha": 1.5,
+        "loss": "lim",
+        "draws": (Draw("dlpm", 5),),
+        "metric": "f1",
+        "seed": 1,
+        "network": "tail",
+        "width": 32,
+        "preconditioning": "stable",
+        "inner": 2,
+        "groups": 3,
+        "grid": 10,
+        "scaled": True,
+        "points": 201,
+        "evaluated": 1001,
+        "steps": 4,
+        "batch_size": 32,
+        "rate": 1e-3,
+        "decay": "cosine",
+        "ema": 0.9,
+    }
+    assert set(changes) == {field.name for field in fields(Run)} - {"label"}
+    keys = {name: replace(TINY, **{name: value}).key for name, value in changes.items()}
+    assert len({*keys.values(), TINY.key}) == len(changes) + 1
+    shared = {
+        name for name, value in changes.items() if replace(TINY, **{name: value}).training_key == TINY.training_key
+    }
+    assert shared == {"draws", "metric", "evaluated"}
+    assert Run.from_record(json.loads(json.dumps(TINY.to_record()))) == TINY
+
+
+def test_the_protocol_is_the_papers():
+    run = paper.dlpm(paper.GRID, "f1", 1.7, 0)
+    assert (run.points, run.evaluated, run.batch_size, run.steps, run.rate) == (32_000, 25_000, 1024, 10_000, 5e-3)
+    assert (run.scaled, run.preconditioning, run.decay, run.ema) == (False, "plain", "constant", 0.0)
+    assert run.draws == (Draw("dlpm", 100, 1, "linear", "independent"),)
+    options = run.options()
+    denoiser = build_denoiser(options, 2)
+    assert isinstance(denoiser.backbone, PaperMLP) and denoiser.process.alpha == 1.7
+    loss = build_loss(options, denoiser.process)
+    assert (loss.p, loss.eta, loss.rescaled, len(loss.grid)) == (2.0, 1.0, False, 101)
+    robust = build_loss(paper.dlpm_5(paper.GRID, "f1", 1.7, 0).options(), denoiser.process)
+    assert isinstance(robust, MedianOfMeans) and robust.groups == 5
+
+
+def test_tables_have_the_cells_they_promise():
+    for module, extra in ((table1, set()), (table2, {("DLPM_5", alpha) for alpha in (1.5, 1.7, 1.9)})):
+        runs = module.runs(range(5))
+        cells = {
+            (run.label, run.alpha): {r.seed for r in runs if (r.label, r.alpha) == (run.label, run.alpha)}
+            for run in runs
+        }
+        main_cells = {(label, alpha) for label in ("DLPM", "LIM") for alpha in paper.ALPHAS} | {("DDPM", 2.0)}
+        assert set(cells) == main_cells | extra
+        assert all(cells[cell] == set(range(5)) for cell in main_cells)
+        assert all(cells[cell] == {0, 1} for cell in extra)
+        assert len({run.key for run in runs}) == len(runs)
+
+
+def test_a_run_is_train_sample_measure():
+    record = execute(TINY)
+    assert execute(TINY)["results"] == record["results"]
+    model = train(TINY)
+    samples = model.sample(1000, DLPM(model.denoiser, 4), seed=0)
+    fresh = build_data(TINY.data, None, 1000, FRESH).values.float()
+    assert record["results"]["dlpm 4"]["msle"] == pytest.approx(msle(fresh, samples).mean, rel=1e-6)
+    torch.testing.assert_close(sample(TINY, TINY.draws[0], model), samples)
+
+
+def test_a_diverging_sampler_is_a_result(monkeypatch):
+    def explode(*args, **kwargs):
+        raise FloatingPointError("LIM met a non-finite value")
+
+    monkeypatch.setattr("levydiff.experiments.run.sample", explode)
+    assert execute(TINY)["results"] == {"dlpm 4": {"failed": "LIM met a non-finite value"}}
+
+
+def test_the_score_of_data_is_the_floor():
+    # Two samples of 25000 of the same law: the metric's floor on stable data is near 0.0015 (design notes), and it is
+    # never 0.
+    floor = score_of_data(replace(TINY, evaluated=25_000))["msle"]
+    assert 1e-4 < floor < 1e-2
+
+
+def test_a_sweep_makes_each_run_once(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr("levydiff.experiments.sweep.execute", lambda run, networks: made.append(run) or _record(run))
+    runs = [replace(TINY, seed=seed) for seed in range(3)]
+    known = {runs[2].key: _record(runs[2])}
+    records = list(sweep([*runs, runs[0]], tmp_path, known, jobs=1, progress=False))
+    assert {record["key"] for record in records} == {run.key for run in runs} and len(records) == 3
+    assert made == runs[:2]
+    relabelled = [replace(run, label="other") for run in runs[:2]]
+    again = list(sweep(relabelled, tmp_path, jobs=1, progress=False))
+    assert made == runs[:2] and all(record["run"]["label"] == "other" for record in again)
+
+
+def _record(run, **result):
+    return {"key": run.key, "run": run.to_record(), "results": {run.draws[0].name: result}, "seconds": {"train": 1.0}}
+
+
+SCRIPT = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from levydiff.experiments.run import Draw, Run
+from levydiff.experiments.sweep import sweep
+
+if __name__ == "__main__":
+    run = Run("tiny", "stable:alpha=1.7", 1.7, "one-variable", (Draw("dlpm", 4),), "msle", steps=150, batch_size=512)
+    run = replace(run, points=1000, evaluated=1000)
+    for record in sweep([replace(run, seed=s) for s in range(4)], Path(sys.argv[1]), jobs=2, progress=False):
+        print(record["key"], flush=True)
+"""
+
+
+def test_a_killed_sweep_goes_on_where_it_was(tmp_path):
+    script, cache = tmp_path / "script.py", tmp_path / "cache"
+    script.write_text(SCRIPT)
+    command = [sys.executable, str(script), str(cache)]
+    first = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    first.stdout.readline()  # one run is finished, others are under way
+    workers = _children(first.pid)
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    deadline = time.monotonic() + 20
+    while any(map(_alive, workers)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(_alive, workers))  # nothing goes on behind the back of who killed it
+    finished = {path: path.stat().st_mtime_ns for path in cache.glob("*.json")}
+    assert 1 <= len(finished) < 4
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert len(done.stdout.split()) == 4 and len(list(cache.glob("*.json"))) == 4
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
+
+
+def _children(pid):
+    out = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False).stdout
+    return [int(word) for word in out.split()]
+
+
+def _alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_dask_cluster_makes_the_same(tmp_path):
+    pytest.importorskip("distributed")
+    runs = [replace(TINY, seed=seed) for seed in range(3)]
+    records = list(sweep(runs, tmp_path, jobs=2, dask="local", progress=False))
+    expected = {run.key: execute(run)["results"] for run in runs}
+    assert {record["key"]: record["results"] for record in records} == expected
+
+
+def test_cells_and_their_text():
+    values = [0.9, 0.93, 0.96]
+    records = [_record(replace(TINY, seed=2 - seed), f1=value) for seed, value in enumerate(values)]
+    assert report.scores(records, "f1", alpha=1.7) == values[::-1]
+    assert report.scores_of_draw(records, "dlpm 4", "f1", label="tiny") == values[::-1]
+    assert report.scores_of_draw(records, "dlim 4", "f1") == [] == report.scores(records, "msle")
+    assert report.mean_and_spread(values) == "0.930 ± 0.030"
+    assert report.p_value([0.9], values) == "" == report.p_value([0.5, 0.5], [0.5, 0.5])
+    # Welch by hand: equal sizes and variances, t = 0.3/√(2·0.03²/3) = 12.25, ν = 4.
+    assert report.p_value(values, [value + 0.3 for value in values]) == "p = 2.6e-04"
+    apart = report.standard_errors_apart(values, 0.9, 0.05, 25)
+    assert apart == pytest.approx(0.03 / math.sqrt(statistics.variance(values) / 3 + 0.05**2 / 25))
+
+
+def test_the_papers_table_is_laid_out_as_in_the_paper():
+    runs = [run for run in table2.runs(range(2)) if run.alpha in (1.7, 2.0)]
+    score = {"DLPM": 0.9, "DLPM_5": 0.95, "LIM": 0.8, "DDPM": 0.7}
+    records = [_record(run, f1=score[run.label] + 0.01 * run.seed) for run in runs]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table2.table(records).splitlines()]
+    assert rows[0] == ["", "α = 1.7", "α = 2.0"]
+    found = {row[0]: row[1:] for row in rows if row[0].startswith("**")}
+    assert found == {
+        "**DLPM**": ["0.905 ± 0.007", "0.905 ± 0.007"],
+        "**DLPM_5**": ["0.955 ± 0.007", "–"],
+        "**LIM**": ["0.805 ± 0.007", "0.805 ± 0.007"],
+        "**DDPM**": ["–", "0.705 ± 0.007"],
+    }
+    assert ["paper", "0.933 ± 0.028", "0.862 ± 0.028"] in rows
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_experiment_can_be_loaded_and_read(name):
+    experiment = load(name)
+    assert isinstance(experiment, Experiment)
+    quick = experiment.quick(range(2))
+    assert 1 <= len(quick) <= 20 and all(run.steps <= 500 for run in quick)
+    draws = {draw.name for run in quick for draw in run.draws}
+    metrics = [
+        "msle",
+        "f1",
+        "tail_error",
+        *(f"{m}{c}" for m in ("tail_error", "global_l1") for c in ("", "_x0", "_x1")),
+    ]
+    records = [_record(run) | {"results": {draw: dict.fromkeys(metrics, 0.5) for draw in draws}} for run in quick]
+    assert "0.500" in experiment.table(records)
+
+
+def test_reproduce_writes_and_goes_on(tmp_path, monkeypatch):
+    experiment = Experiment(
+        "A test",
+        2,
+        lambda seeds: [replace(TINY, seed=seed) for seed in seeds],
+        lambda records: f"{len(records)} runs",
+        lambda seeds: [small(TINY)],
+        findings="Nothing.",
+    )
+    monkeypatch.setattr("levydiff.experiments.reproduce.load", lambda name: experiment)
+    folders = {"out": tmp_path / "results", "cache": tmp_path / "cache", "jobs": 1, "progress": False}
+    result = reproduce("test", **folders)
+    text = (tmp_path / "results" / "test.md").read_text()
+    assert result["table"] == text
+    assert "# A test" in text and "2 runs" in text and "Nothing." in text and "`levydiff reproduce test`" in text
+    assert f"torch {torch.__version__}" in text
+    saved = json.loads((tmp_path / "results" / "test.json").read_text())
+    assert [record["run"]["seed"] for record in saved["runs"]] == [0, 1]
+    # A third seed, with no cache: the first two are known from the results.
+    monkeypatch.setattr("levydiff.experiments.sweep.execute", lambda run, networks: _record(run))
+    reproduce("test", **folders | {"cache": tmp_path / "other"}, runs=3)
+    again = json.loads((tmp_path / "results" / "test.json").read_text())
+    assert again["runs"][:2] == saved["runs"] and len(again["runs"]) == 3
+    assert len(list((tmp_path / "other").glob("*.json"))) == 1
+
+
+def test_the_command_line(tmp_path, capsys):
+    assert main(["reproduce", "table9"]) == 2
+    assert "name must be one of table1, table2" in capsys.readouterr().err
+    assert main(["reproduce", "table1", "--jobs", "0"]) == 2
+    assert "jobs must be" in capsys.readouterr().err
+
+
+def test_the_winner_is_the_librarys_default():
+    from levydiff.cli.config import SampleOptions, TrainOptions
+
+    run, options, draw = ours.winner(paper.GRID, "f1", 1.7, 0), TrainOptions(), SampleOptions()
+    for name in ("network", "preconditioning", "loss", "inner", "groups", "grid", "batch_size", "rate", "decay", "ema"):
+        assert getattr(run, name) == getattr(options, name), name
+    assert all((d.method, d.order, d.spacing) == (draw.method, draw.order, draw.spacing) for d in run.draws)
