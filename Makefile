@@ -4,7 +4,7 @@ STAMP := .venv/.installed
 CODE := $(wildcard src tests benchmarks examples conftest.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo bench format clean
+.PHONY: help test demo quick bench format clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -26,6 +26,9 @@ test: $(STAMP) ## lint, format check, types, doctests, tests
 
 demo: $(STAMP) ## heavy-tailed against Gaussian diffusion, about two minutes: a table and a picture
 	$(BIN)/levydiff demo --out demo
+
+quick: $(STAMP) ## the paper's Table 2 in small, on all cores, in under three minutes
+	$(BIN)/levydiff reproduce table2 --quick
 
 bench: $(STAMP) ## speed and memory, as ratios to a baseline of the same run
 	$(BIN)/python benchmarks/core.py

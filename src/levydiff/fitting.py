@@ -24,7 +24,7 @@ def fit(
     x: Tensor | ArrayLike,
     alpha: float = 1.7,
     *,
-    steps: int = 5000,
+    steps: int = 6000,
     batch_size: int = 1024,
     rate: LearningRate | None = None,
     loss: Loss | None = None,

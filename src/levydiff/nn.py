@@ -6,7 +6,7 @@ added to the features of the time.
 
 ==================  ===================================================================================================
 :class:`PaperMLP`   four normalised residual blocks, 64 wide; bounded features
-:class:`TailMLP`    four residual blocks, 128 wide, modulated by the time; starts at F = 0, our default for points and
+:class:`TailMLP`    four residual blocks, 64 wide, modulated by the time; starts at F = 0, our default for points and
                     tables, made for :class:`~levydiff.denoise.StablePreconditioning`
 ==================  ===================================================================================================
 """
@@ -200,7 +200,7 @@ class TailMLP(nn.Module):
         self,
         dim: int,
         out_dim: int | None = None,
-        width: int = 128,
+        width: int = 64,
         blocks: int = 4,
         classes: int = 0,
         vector_dim: int = 0,

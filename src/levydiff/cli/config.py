@@ -49,7 +49,7 @@ class TrainOptions:
     groups: int = option(1, "M of the median of means over M x M draws; 1 for a plain mean")
     grid: int = option(0, "train on the times of a grid of so many steps; 0 for all times (KL losses: 100)")
     scale_columns: bool = option(True, "a scale for each column, not one for all")
-    steps: int = option(5000, "optimizer steps")
+    steps: int = option(6000, "optimizer steps")
     batch_size: int = option(1024, "samples in each step, over all processes")
     rate: float = option(3e-3, "learning rate of Adam")
     decay: str = option("cosine", "how the rate falls", ("cosine", "constant", "step"))

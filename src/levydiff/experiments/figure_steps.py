@@ -2,33 +2,41 @@
 
     levydiff reproduce figure-steps
 
-DLIM uses the networks of Table 2's DLPM, LIM-ODE those of its LIM: where these are in the cache nothing is trained.
+DLIM uses the networks of Table 2's DLPM, LIM-ODE those of its LIM, and the third row is ours: DLIM of order 2 with
+quadratic times and the network of ``ours``. Where these are in the cache nothing is trained.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ..cli.build import build_data
 from ..plot import new_grid
 from . import paper
 from .experiment import Experiment, small
+from .ours import winner
 from .report import markdown, mean_and_spread, scores_of_draw
 from .run import Draw, Run, sample, train
 from .sweep import Record
 
 ALPHA = 1.7
 STEPS = (5, 10, 25)
-ROWS = {"DLIM": ("dlim", paper.dlpm), "LIM-ODE": ("lim-ode", paper.lim)}
+#: Label: how to sample, and the run that trains the network.
+ROWS: dict[str, tuple[dict[str, Any], Callable[[str, str, float, int], Run]]] = {
+    "DLIM": ({"method": "dlim"}, paper.dlpm),
+    "LIM-ODE": ({"method": "lim-ode"}, paper.lim),
+    "ours": ({"method": "dlim", "order": 2, "spacing": "quadratic"}, winner),
+}
 
 
 def runs(seeds: Sequence[int]) -> list[Run]:
     made = []
     for seed in seeds:
-        for label, (method, network) in ROWS.items():
-            draws = tuple(Draw(method, steps) for steps in (*STEPS, 100))
+        for label, (options, network) in ROWS.items():
+            draws = tuple(Draw(steps=steps, **options) for steps in (*STEPS, 100))
             made.append(replace(network(paper.GRID, "f1", ALPHA, seed), label=label, draws=draws))
     return made
 
@@ -39,8 +47,10 @@ def quick(seeds: Sequence[int]) -> list[Run]:
 
 def table(records: Sequence[Record]) -> str:
     rows = []
-    for label, (method, _) in ROWS.items():
-        cells = [scores_of_draw(records, Draw(method, steps).name, "f1", label=label) for steps in (*STEPS, 100)]
+    for label, (options, _) in ROWS.items():
+        cells = [
+            scores_of_draw(records, Draw(steps=steps, **options).name, "f1", label=label) for steps in (*STEPS, 100)
+        ]
         rows.append([label, *map(mean_and_spread, cells)])
     return "F1 of precision and recall:\n\n" + markdown(["steps", *map(str, STEPS), "100"], rows)
 
@@ -48,11 +58,11 @@ def table(records: Sequence[Record]) -> str:
 def pictures(records: Sequence[Record], networks: Path, stem: Path) -> list[Path]:
     """The samples of the first seed: one row a method, one column a number of steps, and the data."""
     figure, axes = new_grid(len(ROWS), len(STEPS) + 1, 2.6, 2.8)
-    for row, (label, (method, _)) in enumerate(ROWS.items()):
+    for row, (label, (options, _)) in enumerate(ROWS.items()):
         run = next(Run.from_record(record["run"]) for record in records if record["run"]["label"] == label)
         model = train(run, networks)
         data = build_data(run.data, None, run.evaluated, run.seed).values
-        shown = {"data": data} | {f"{label}, {n} steps": sample(run, Draw(method, n), model) for n in STEPS}
+        shown = {"data": data} | {f"{label}, {n} steps": sample(run, Draw(steps=n, **options), model) for n in STEPS}
         for ax, (title, x) in zip(axes[row], shown.items(), strict=True):
             ax.plot(*x[:5000].T.numpy(), ".", ms=1.0, alpha=0.5, color="black" if title == "data" else f"C{row}")
             ax.set(title=title, xlim=(-1.6, 1.6), ylim=(-1.6, 1.6), aspect="equal", xticks=[], yticks=[])

@@ -33,7 +33,7 @@ DATA = {
     "Student-t, ν = 1.8": "student-t:df=1.8",
     "funnel": "funnel",
 }
-ALPHAS = (0.8, 1.0, 1.3, 1.7, 2.0)
+ALPHAS = (0.8, 1.0, 1.2, 1.5, 1.7, 2.0)
 DLIM = Draw("dlim", 50, 2, "quadratic")
 DLPM = Draw("dlpm", 100)
 #: Row of the table: label of the run and draw.
