@@ -51,6 +51,7 @@ def test_the_key_is_everything_but_the_label():
         "rate": 1e-3,
         "decay": "cosine",
         "ema": 0.9,
+        "isotropic": False,
     }
     assert set(changes) == {field.name for field in fields(Run)} - {"label"}
     keys = {name: replace(TINY, **{name: value}).key for name, value in changes.items()}

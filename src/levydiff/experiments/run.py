@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,8 @@ class Run:
     Arguments:
         label: The row of the table it belongs to; not part of the key.
         data: A data set as ``levydiff train --data`` takes it.
-        alpha, network, preconditioning, loss, inner, groups, grid, steps, batch_size, rate, decay, ema, width: As the
-            options of ``levydiff train``.
+        alpha, isotropic, network, width, preconditioning, loss, inner, groups, grid, steps, batch_size, rate, decay,
+            ema: As the options of ``levydiff train``.
         points: How many points to train on.
         scaled: Train on the data divided by their median absolute deviation, not on the data as they are.
         draws: How to sample.
@@ -92,10 +93,14 @@ class Run:
     rate: float = 5e-3
     decay: str = "constant"
     ema: float = 0.0
+    isotropic: bool = True
 
     def to_record(self) -> dict[str, Any]:
-        """As JSON."""
+        """As JSON; without ``isotropic`` where it is the usual True, so that the many runs that never heard of it keep
+        their names."""
         record: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        if self.isotropic:
+            del record["isotropic"]
         return record
 
     @classmethod
@@ -214,10 +219,17 @@ METRICS: dict[str, Callable[[Tensor, Tensor], dict[str, Any]]] = {
 }
 
 
-def score_of_data(run: Run) -> dict[str, Any]:
-    """The metric of fresh data against other fresh data: what a perfect model would score."""
-    real, other = (build_data(run.data, None, run.evaluated, run.seed + k * FRESH).values.float() for k in (1, 2))
-    return METRICS[run.metric](real, other)
+@cache
+def score_of_data(run: Run, training: bool = False) -> dict[str, Any]:
+    """The metric of fresh data against other fresh data: what a perfect model would score.
+
+    Arguments:
+        run: Says which data, how many, and which metric.
+        training: The run's training points instead of other fresh data: what a model that only remembers would score.
+    """
+    real = build_data(run.data, None, run.evaluated, run.seed + FRESH).values.float()
+    number, seed = (run.points, run.seed) if training else (run.evaluated, run.seed + 2 * FRESH)
+    return METRICS[run.metric](real, build_data(run.data, None, number, seed).values.float())
 
 
 def one_thread() -> None:

@@ -6,8 +6,10 @@ Two-dimensional data, 5000 training points, 25000 samples against 25000 fresh po
 \\|Δ log P(‖x‖ > r)\\| between the 95 % and the 99.9 % quantile; *L1* the area between the two distributions of ‖x‖. L1
 has no finite mean for ν = 1: two samples of the data themselves differ by the ``floor`` of the table.
 
-DLIM and DLPM share a network trained with the self-weighted loss; *norm* is the norm loss, at α = 1.7; *plain DDPM* is
-Gaussian diffusion as it is usually set up (the paper's network, no preconditioning, the squared loss).
+DLIM and DLPM share a network trained with the self-weighted loss; *independent* has one A for each coordinate, not for
+each point; *plain DDPM* is Gaussian diffusion as it is usually set up (the paper's network, no preconditioning, the
+squared loss). *training points* is the score of the 5000 points themselves: a model that scores better than they do has
+smoothed their accidents away.
 """
 
 from __future__ import annotations
@@ -33,18 +35,18 @@ DATA = {
     "Student-t, ν = 1.8": "student-t:df=1.8",
     "funnel": "funnel",
 }
-ALPHAS = (0.8, 1.0, 1.2, 1.5, 1.7, 2.0)
+ALPHAS = (0.8, 1.0, 1.2, 1.5, 2.0)
 DLIM = Draw("dlim", 50, 2, "quadratic")
 DLPM = Draw("dlpm", 100)
 #: Row of the table: label of the run and draw.
 METHODS = {
     "DLIM": ("self-weighted", DLIM),
     "DLPM": ("self-weighted", DLPM),
-    "DLIM, norm": ("norm", DLIM),
-    "DLPM, norm": ("norm", DLPM),
+    "DLIM, independent": ("independent", DLIM),
+    "DLPM, independent": ("independent", DLPM),
     "plain DDPM": ("plain", Draw("ddpm")),
 }
-STEPS = 2000
+STEPS = 1500
 
 
 def runs(seeds: Sequence[int]) -> list[Run]:
@@ -54,8 +56,8 @@ def runs(seeds: Sequence[int]) -> list[Run]:
         for alpha in ALPHAS:
             run = ours(data, "tails", alpha, seed, **options)
             made.append(replace(run, label="self-weighted"))
-            if alpha == 1.7:
-                made.append(replace(run, label="norm", loss="rescaled"))
+            if alpha == 1.5:
+                made.append(replace(run, label="independent", isotropic=False))
         plain = ours(data, "tails", 2.0, seed, **options | {"loss": "ddpm", "draws": (Draw("ddpm"),)})
         made.append(replace(plain, label="plain", network="paper", preconditioning="plain"))
     return made
@@ -63,7 +65,7 @@ def runs(seeds: Sequence[int]) -> list[Run]:
 
 def quick(seeds: Sequence[int]) -> list[Run]:
     chosen = [
-        run for run in runs(seeds[:1]) if run.data in ("student-t:df=1", "funnel") and run.alpha in (1.0, 1.7, 2.0)
+        run for run in runs(seeds[:1]) if run.data in ("student-t:df=1", "funnel") and run.alpha in (1.0, 1.5, 2.0)
     ]
     return [replace(small(run), points=5000) for run in chosen]
 
@@ -85,9 +87,11 @@ def _table_of(records: Sequence[Record], data: str, alphas: Sequence[float]) -> 
             rows.append([method, f"{alpha}", *(mean_and_spread(cell) for cell in cells), f"{len(cells[0])}"])
     seeds = sorted({r["run"]["seed"] for r in records})
     evaluated = records[0]["run"]["evaluated"]
-    floors = [score_of_data(replace(ours(data, "tails", 2.0, seed), evaluated=evaluated)) for seed in seeds]
-    cells = [[floor[metric] for floor in floors] for metric in COLUMNS]
-    rows.append(["*floor: data against data*", "", *map(mean_and_spread, cells), f"{len(seeds)}"])
+    for name, training in (("training points", True), ("floor: data against data", False)):
+        source = [replace(ours(data, "tails", 2.0, seed), evaluated=evaluated, points=5000) for seed in seeds]
+        values = [score_of_data(run, training) for run in source]
+        cells = [[value[metric] for value in values] for metric in COLUMNS]
+        rows.append([f"*{name}*", "", *map(mean_and_spread, cells), f"{len(seeds)}"])
     return markdown(["method", "α", *COLUMNS.values(), "seeds"], rows)
 
 
