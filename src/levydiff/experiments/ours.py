@@ -3,8 +3,9 @@
     levydiff reproduce ours
 
 The network is :class:`~levydiff.nn.TailMLP`, 64 wide, with stable preconditioning, on data divided by their median
-absolute deviation. The *ablation* trains it for ``ABLATION_STEPS`` steps under each loss; all samplers share the trained
-network. The *winner* is trained for ``WINNER_STEPS`` steps (the paper: 10000) and measured as in the paper's tables.
+absolute deviation. The *ablation* trains it for ``ABLATION_STEPS`` steps under each loss; all samplers share the
+trained network. The *winner* is trained for ``WINNER_STEPS`` steps (the paper: 10000) and measured as in the paper's
+tables.
 
 =====================  =================================================================================================
 norm                   the one-variable loss on the residual divided by c_out
@@ -37,8 +38,8 @@ ABLATION_SEEDS, COSTLY_SEEDS = 3, 2
 ABLATION_STEPS = 1500
 WINNER_STEPS = 6000
 
-#: The losses of the ablation as options of ``levydiff train``: the first two at every α, the others at 1.7, and the last
-#: two, which cost several network evaluations a point, with fewer seeds.
+#: The losses of the ablation as options of ``levydiff train``: the first two at every α, the others at 1.7, and the
+#: last two, which cost several network evaluations a point, with fewer seeds.
 LOSSES: dict[str, dict[str, Any]] = {
     "self-weighted": {"loss": "self-weighted"},
     "norm": {"loss": "rescaled"},
