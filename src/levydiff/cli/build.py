@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,14 +103,17 @@ def build_rate(options: TrainOptions) -> LearningRate:
 
 def build_sampler(options: SampleOptions, model: LevyModel) -> Sampler:
     """The sampler around a model's denoiser."""
-    denoiser, spacing = model.denoiser, SPACINGS[options.spacing]
+    denoiser, schedule = model.denoiser, model.denoiser.process.schedule
+    if options.end is not None:
+        schedule = replace(schedule, t_max=options.end)
+    grid = schedule.grid(options.steps, SPACINGS[options.spacing])
     implicit: dict[str, type[DLIM]] = {"dlim": DLIM, "ddim": DDIM}
     if options.method in implicit:
-        return implicit[options.method](denoiser, options.steps, spacing=spacing, order=options.order)
+        return implicit[options.method](denoiser, grid=grid, order=options.order)
     if options.method == "dlpm":
-        return DLPM(denoiser, options.steps, spacing=spacing, consistent_start=options.start == "consistent")
+        return DLPM(denoiser, grid=grid, consistent_start=options.start == "consistent")
     others: dict[str, Callable[..., Sampler]] = {"lim": LIM, "lim-ode": LIMODE, "ddpm": DDPM}
-    return others[options.method](denoiser, options.steps, spacing=spacing)
+    return others[options.method](denoiser, grid=grid)
 
 
 def split_rows(values: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor | None]:

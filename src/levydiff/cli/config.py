@@ -77,6 +77,7 @@ class SampleOptions:
     steps: int = option(50, "network calls for each sample")
     order: int = option(2, "order of dlim and ddim: 1 or 2")
     spacing: str = option("quadratic", "of the times", ("linear", "quadratic", "log-ratio"))
+    end: float | None = option(None, "the time in (0, 1) at which sampling starts; the schedule's last by default")
     start: str = option("independent", "of dlpm: the paper's, or the chain's own", ("independent", "consistent"))
     seed: int = option(0, "the same seed gives the same samples, whatever the batch size")
     batch_size: int = option(50_000, "samples at a time; bounds the memory")

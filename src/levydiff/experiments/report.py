@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..metrics import welch_t_test
@@ -82,30 +82,24 @@ def standard_errors_apart(cell: Cell, mean: float, spread: float, runs: int) -> 
     return (statistics.fmean(cell) - mean) / math.sqrt(own + spread**2 / runs)
 
 
-def paper_table(
+def paper_rows(
     records: Sequence[Record],
     metric: str,
     alphas: Sequence[float],
     published: Mapping[str, Sequence[tuple[float, float] | None]],
     published_runs: int,
-    select: Callable[[str, float], dict[str, Any]],
-) -> str:
+) -> list[list[str]]:
     """Rows of methods, columns of α as in the paper: ours, Welch's p against DLPM, the paper's, how far apart."""
+    cells = {name: [scores(records, metric, label=name, alpha=alpha) for alpha in alphas] for name in published}
     rows = []
-    for method, numbers in published.items():
-        cells = [scores(records, metric, **select(method, alpha)) for alpha in alphas]
-        rows.append([f"**{method}**", *map(mean_and_spread, cells)])
-        if method != "DLPM":
-            reference = [scores(records, metric, **select("DLPM", alpha)) for alpha in alphas]
-            rows.append(["against DLPM", *map(p_value, cells, reference)])
+    for name, numbers in published.items():
+        rows.append([f"**{name}**", *map(mean_and_spread, cells[name])])
+        if name != "DLPM":
+            rows.append(["against DLPM", *map(p_value, cells[name], cells["DLPM"])])
         rows.append(["paper", *("–" if n is None else f"{n[0]:.3f} ± {n[1]:.3f}" for n in numbers)])
-        rows.append(
-            [
-                "apart, in standard errors",
-                *(
-                    "" if n is None or len(cell) < 2 else f"{standard_errors_apart(cell, *n, published_runs):+.1f}"
-                    for cell, n in zip(cells, numbers, strict=True)
-                ),
-            ]
-        )
-    return markdown(["", *(f"α = {alpha}" for alpha in alphas)], rows)
+        apart = [
+            "" if n is None or len(cell) < 2 else f"{standard_errors_apart(cell, *n, published_runs):+.1f}"
+            for cell, n in zip(cells[name], numbers, strict=True)
+        ]
+        rows.append(["apart, in standard errors", *apart])
+    return rows

@@ -46,12 +46,14 @@ class Draw:
     order: int = 1
     spacing: str = "linear"
     start: str = "independent"
+    end: float | None = None
 
     @property
     def name(self) -> str:
         """A short name, the key of the results."""
         extras = [self.spacing] if self.spacing != "linear" else []
         extras += [self.start] if self.start != "independent" else []
+        extras += [f"from {self.end:g}"] if self.end is not None else []
         return " ".join([self.method + ("2" if self.order == 2 else ""), str(self.steps), *extras])
 
 
@@ -96,11 +98,13 @@ class Run:
     isotropic: bool = True
 
     def to_record(self) -> dict[str, Any]:
-        """As JSON; without ``isotropic`` where it is the usual True, so that the many runs that never heard of it keep
-        their names."""
+        """As JSON; without options of few runs where they are as usual, so that the others keep their names."""
         record: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         if self.isotropic:
             del record["isotropic"]
+        for draw in record["draws"]:
+            if draw["end"] is None:
+                del draw["end"]
         return record
 
     @classmethod
@@ -175,10 +179,7 @@ def train(run: Run, networks: Path | None = None, progress: bool = False) -> Lev
 
 def sample(run: Run, draw: Draw, model: LevyModel, progress: bool = False) -> Tensor:
     """As many samples of a trained network as the run evaluates."""
-    chosen = SampleOptions(
-        method=draw.method, steps=draw.steps, order=draw.order, spacing=draw.spacing, start=draw.start
-    )
-    sampler = build_sampler(chosen, model)
+    sampler = build_sampler(SampleOptions(**asdict(draw)), model)
     return model.sample(run.evaluated, sampler, seed=run.seed, batch_size=5_000, progress=progress)
 
 
