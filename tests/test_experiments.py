@@ -254,12 +254,17 @@ def test_reproduce_writes_and_goes_on(tmp_path, monkeypatch):
     assert f"torch {torch.__version__}" in text
     saved = json.loads((tmp_path / "results" / "test.json").read_text())
     assert [record["run"]["seed"] for record in saved["runs"]] == [0, 1]
+    assert "not how well" in reproduce("test", **folders, quick=True)["table"]
+    assert (tmp_path / "results" / "test.md").read_text() == text  # a quick look does not overwrite the table
     # A third seed, with no cache: the first two are known from the results.
     monkeypatch.setattr("levydiff.experiments.sweep.execute", lambda run, networks: _record(run))
     reproduce("test", **folders | {"cache": tmp_path / "other"}, runs=3)
     again = json.loads((tmp_path / "results" / "test.json").read_text())
     assert again["runs"][:2] == saved["runs"] and len(again["runs"]) == 3
     assert len(list((tmp_path / "other").glob("*.json"))) == 1
+    # Fewer seeds than before: the table is of those, but nothing is thrown away.
+    assert "1 runs" in reproduce("test", **folders, runs=1)["table"]
+    assert len(json.loads((tmp_path / "results" / "test.json").read_text())["runs"]) == 3
 
 
 def test_the_command_line(tmp_path, capsys):
