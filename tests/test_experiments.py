@@ -67,7 +67,7 @@ def test_the_protocol_is_the_papers():
     run = paper.dlpm(paper.GRID, "f1", 1.7, 0)
     assert (run.points, run.evaluated, run.batch_size, run.steps, run.rate) == (32_000, 25_000, 1024, 10_000, 5e-3)
     assert (run.scaled, run.preconditioning, run.decay, run.ema) == (False, "plain", "constant", 0.0)
-    assert run.draws == (Draw("dlpm", 100, 1, "linear", "independent"),)
+    assert run.draws == (Draw("dlpm", 100, 1, "linear", "independent", end=0.99),)
     options = run.options()
     denoiser = build_denoiser(options, 2)
     assert isinstance(denoiser.backbone, PaperMLP) and denoiser.process.alpha == 1.7
@@ -106,7 +106,7 @@ def test_a_diverging_sampler_is_a_result(monkeypatch):
         raise FloatingPointError("LIM met a non-finite value")
 
     monkeypatch.setattr("levydiff.experiments.run.sample", explode)
-    assert execute(TINY)["results"] == {"dlpm 4": {"failed": "LIM met a non-finite value"}}
+    assert execute(TINY)["results"] == {"dlpm 4": {"failed": "sampling: LIM met a non-finite value"}}
 
 
 def test_the_score_of_data_is_the_floor():

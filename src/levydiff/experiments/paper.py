@@ -2,6 +2,7 @@
 
 32000 training points, batches of 1024, 10000 steps of Adam at 5e-3, T = 100 steps, the paper's network as it is
 (no preconditioning, no average of the weights), data in their own units, 25000 samples against 25000 fresh points.
+The discrete chains start from t = 0.99 = (T - 1)/T, as the published code's; LIM from its own 0.9946.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ ALPHAS = (1.5, 1.6, 1.7, 1.8, 1.9, 2.0)
 STABLE = "stable:alpha=1.7"
 GRID = "grid"
 
+#: Where the published code starts its chains.
+END = 0.99
+
 
 def dlpm(data: str, metric: str, alpha: float, seed: int) -> Run:
-    """DLPM: the one-variable loss on the grid t = i/100, and the stochastic sampler."""
-    return Run("DLPM", data, alpha, "one-variable", (Draw("dlpm"),), metric, seed)
+    """DLPM: the one-variable loss on a grid of 100 times, and the stochastic sampler."""
+    return Run("DLPM", data, alpha, "one-variable", (Draw("dlpm", end=END),), metric, seed)
 
 
 def dlpm_5(data: str, metric: str, alpha: float, seed: int) -> Run:
@@ -32,9 +36,9 @@ def lim(data: str, metric: str, alpha: float, seed: int) -> Run:
     return Run("LIM", data, alpha, "lim", (Draw("lim"),), metric, seed, grid=0)
 
 
-def ddpm(data: str, metric: str, alpha: float, seed: int) -> Run:
-    """DDPM, the Gaussian baseline."""
-    return Run("DDPM", data, 2.0, "ddpm", (Draw("ddpm"),), metric, seed)
+def ddpm(data: str, metric: str, seed: int) -> Run:
+    """DDPM, the Gaussian baseline: α = 2 and the squared loss."""
+    return Run("DDPM", data, 2.0, "ddpm", (Draw("ddpm", end=END),), metric, seed)
 
 
 def main_cells(data: str, metric: str, alphas: Sequence[float], seeds: Sequence[int]) -> list[Run]:
@@ -42,5 +46,5 @@ def main_cells(data: str, metric: str, alphas: Sequence[float], seeds: Sequence[
     runs = []
     for seed in seeds:
         runs += [make(data, metric, alpha, seed) for alpha in alphas for make in (dlpm, lim)]
-        runs.append(ddpm(data, metric, 2.0, seed))
+        runs.append(ddpm(data, metric, seed))
     return runs

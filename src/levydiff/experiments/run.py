@@ -146,10 +146,15 @@ def execute(run: Run, networks: Path | None = None, progress: bool = False) -> d
         A record: the run's configuration, its results for each draw, and the seconds it took.
     """
     started = time.perf_counter()
-    model = train(run, networks, progress)
-    trained = time.perf_counter()
-    fresh = build_data(run.data, None, run.evaluated, run.seed + FRESH).values.float()
-    results = {draw.name: _measure(run, draw, model, fresh, progress) for draw in run.draws}
+    try:
+        model = train(run, networks, progress)
+    except FloatingPointError as error:  # a training that diverges is a result too
+        trained = time.perf_counter()
+        results = {draw.name: {"failed": f"training: {error}"} for draw in run.draws}
+    else:
+        trained = time.perf_counter()
+        fresh = build_data(run.data, None, run.evaluated, run.seed + FRESH).values.float()
+        results = {draw.name: _measure(run, draw, model, fresh, progress) for draw in run.draws}
     seconds = {"train": round(trained - started, 1), "sample": round(time.perf_counter() - trained, 1)}
     return {"key": run.key, "run": run.to_record(), "results": results, "seconds": seconds}
 
@@ -185,9 +190,13 @@ def sample(run: Run, draw: Draw, model: LevyModel, progress: bool = False) -> Te
 
 def _measure(run: Run, draw: Draw, model: LevyModel, fresh: Tensor, progress: bool) -> dict[str, Any]:
     try:
-        return METRICS[run.metric](fresh, sample(run, draw, model, progress))
-    except (FloatingPointError, ValueError) as error:  # a sampler that diverges is a result too
-        return {"failed": str(error)}
+        samples = sample(run, draw, model, progress)
+    except FloatingPointError as error:  # so is a sampler that diverges,
+        return {"failed": f"sampling: {error}"}
+    try:
+        return METRICS[run.metric](fresh, samples)
+    except ValueError as error:  # and samples without an upper tail
+        return {"failed": f"metric: {error}"}
 
 
 def _msle(real: Tensor, generated: Tensor) -> dict[str, float]:
