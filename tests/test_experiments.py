@@ -1,28 +1,30 @@
 """Experiments: what decides a run's name, a sweep that repeats nothing, tables re-derived from records."""
 
+import inspect
+import itertools
 import json
 import math
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import time
 from dataclasses import fields, replace
 
+import joblib
 import pytest
 import torch
 
-from levydiff import DLPM, MedianOfMeans
+from levydiff import DLPM, MedianOfMeans, fit
 from levydiff.cli import main
 from levydiff.cli.build import build_data, build_denoiser, build_loss
 from levydiff.experiments import NAMES, load, ours, paper, report, table1, table2
 from levydiff.experiments.experiment import Experiment, small
-from levydiff.experiments.reproduce import reproduce
+from levydiff.experiments.reproduce import Sheet, reproduce
 from levydiff.experiments.run import FRESH, Draw, Run, execute, sample, score_of_data, train
-from levydiff.experiments.sweep import sweep
+from levydiff.experiments.sweep import finished, sweep
 from levydiff.metrics import msle
-from levydiff.nn import PaperMLP
+from levydiff.nn import PaperMLP, TailMLP
 
 TINY = Run("tiny", "stable:alpha=1.7", 1.7, "one-variable", (Draw("dlpm", 4),), "msle", steps=3, batch_size=16)
 TINY = replace(TINY, points=200, evaluated=1000)
@@ -107,6 +109,8 @@ def test_a_diverging_sampler_is_a_result(monkeypatch):
 
     monkeypatch.setattr("levydiff.experiments.run.sample", explode)
     assert execute(TINY)["results"] == {"dlpm 4": {"failed": "sampling: LIM met a non-finite value"}}
+    monkeypatch.setattr("levydiff.experiments.run.train", explode)
+    assert execute(TINY)["results"] == {"dlpm 4": {"failed": "training: LIM met a non-finite value"}}
 
 
 def test_the_score_of_data_is_the_floor():
@@ -120,13 +124,32 @@ def test_a_sweep_makes_each_run_once(tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr("levydiff.experiments.sweep.execute", lambda run, networks: made.append(run) or _record(run))
     runs = [replace(TINY, seed=seed) for seed in range(3)]
-    known = {runs[2].key: _record(runs[2])}
-    records = list(sweep([*runs, runs[0]], tmp_path, known, jobs=1, progress=False))
-    assert {record["key"] for record in records} == {run.key for run in runs} and len(records) == 3
-    assert made == runs[:2]
-    relabelled = [replace(run, label="other") for run in runs[:2]]
-    again = list(sweep(relabelled, tmp_path, jobs=1, progress=False))
-    assert made == runs[:2] and all(record["run"]["label"] == "other" for record in again)
+    threads = torch.get_num_threads()
+    records = list(sweep([*runs, runs[0]], tmp_path, jobs=1, progress=False))
+    assert made == runs and [record["key"] for record in records] == [run.key for run in runs]
+    assert finished(runs, tmp_path) == {run.key: _record(run) for run in runs}
+    assert torch.get_num_threads() == threads
+    # A file that cannot be read, or is not of this run, is as good as none.
+    (tmp_path / f"{runs[0].key}.json").write_text("")
+    (tmp_path / f"{runs[1].key}.json").write_text(json.dumps(_record(runs[2])))
+    assert set(finished(runs, tmp_path)) == {runs[2].key}
+
+
+def test_a_backend_without_generators_will_do(tmp_path):
+    # joblib's "multiprocessing", on which Ray's backend is built, returns lists only.
+    runs = [replace(TINY, seed=seed) for seed in range(2)]
+    with joblib.parallel_config(backend="multiprocessing"):
+        records = list(sweep(runs, tmp_path, jobs=2, progress=False))
+    assert [record["key"] for record in records] == [run.key for run in runs]
+
+
+def test_two_that_need_the_same_network_train_it_once(tmp_path):
+    runs = [TINY, replace(TINY, draws=(Draw("dlim", 3),))]
+    assert runs[0].training_key == runs[1].training_key and runs[0].key != runs[1].key
+    records = list(sweep(runs, tmp_path, jobs=2, progress=False))
+    assert len(records) == 2 and not any("failed" in r for record in records for r in record["results"].values())
+    folders = [path for path in (tmp_path / "networks").iterdir() if path.is_dir()]
+    assert [folder.name for folder in folders] == [TINY.training_key]
 
 
 def _record(run, **result):
@@ -138,12 +161,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from levydiff.experiments.run import Draw, Run
-from levydiff.experiments.sweep import sweep
+from levydiff.experiments.sweep import finished, sweep
 
 if __name__ == "__main__":
     run = Run("tiny", "stable:alpha=1.7", 1.7, "one-variable", (Draw("dlpm", 4),), "msle", steps=150, batch_size=512)
     run = replace(run, points=1000, evaluated=1000)
-    for record in sweep([replace(run, seed=s) for s in range(4)], Path(sys.argv[1]), jobs=2, progress=False):
+    runs, cache = [replace(run, seed=s) for s in range(4)], Path(sys.argv[1])
+    made = finished(runs, cache)
+    for record in sweep([run for run in runs if run.key not in made], cache, jobs=2, progress=False):
         print(record["key"], flush=True)
 """
 
@@ -161,11 +186,11 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path):
     while any(map(_alive, workers)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not any(map(_alive, workers))  # nothing goes on behind the back of who killed it
-    finished = {path: path.stat().st_mtime_ns for path in cache.glob("*.json")}
-    assert 1 <= len(finished) < 4
+    before = {path: path.stat().st_mtime_ns for path in cache.glob("[!.]*.json")}
+    assert 1 <= len(before) < 4
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert len(done.stdout.split()) == 4 and len(list(cache.glob("*.json"))) == 4
-    assert {path: path.stat().st_mtime_ns for path in finished} == finished
+    assert len(done.stdout.split()) == 4 - len(before) and len(list(cache.glob("[!.]*.json"))) == 4
+    assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
 def _children(pid):
@@ -192,15 +217,15 @@ def test_a_dask_cluster_makes_the_same(tmp_path):
 def test_cells_and_their_text():
     values = [0.9, 0.93, 0.96]
     records = [_record(replace(TINY, seed=2 - seed), f1=value) for seed, value in enumerate(values)]
-    assert report.scores(records, "f1", alpha=1.7) == values[::-1]
-    assert report.scores_of_draw(records, "dlpm 4", "f1", label="tiny") == values[::-1]
-    assert report.scores_of_draw(records, "dlim 4", "f1") == [] == report.scores(records, "msle")
-    assert report.mean_and_spread(values) == "0.930 ± 0.030"
-    assert report.p_value([0.9], values) == "" == report.p_value([0.5, 0.5], [0.5, 0.5])
+    assert report.scores(records, "dlpm 4", "f1", alpha=1.7, label="tiny") == values[::-1]
+    assert report.scores(records, "dlim 4", "f1") == [] == report.scores(records, "dlpm 4", "f1", alpha=1.5)
+    failed = [*records, _record(replace(TINY, seed=3), failed="training: a reason")]
+    assert report.mean_and_spread(report.scores(failed, "dlpm 4", "f1")) == "0.930 ± 0.030 (3, 1 failed)"
+    assert report.mean_and_spread(values) == "0.930 ± 0.030 (3)"
+    assert report.p_value([0.9], values) == "" == report.p_value([0.5, 0.5], [0.6, 0.6])
     # Welch by hand: equal sizes and variances, t = 0.3/√(2·0.03²/3) = 12.25, ν = 4.
     assert report.p_value(values, [value + 0.3 for value in values]) == "p = 2.6e-04"
-    apart = report.standard_errors_apart(values, 0.9, 0.05, 25)
-    assert apart == pytest.approx(0.03 / math.sqrt(statistics.variance(values) / 3 + 0.05**2 / 25))
+    assert report.p_value([*values, math.nan], [value + 0.3 for value in values]) == "p = 2.6e-04"
 
 
 def test_the_papers_table_is_laid_out_as_in_the_paper():
@@ -211,46 +236,61 @@ def test_the_papers_table_is_laid_out_as_in_the_paper():
     assert rows[0] == ["", "α = 1.7", "α = 2.0"]
     found = {row[0]: row[1:] for row in rows if row[0].startswith("**")}
     assert found == {
-        "**DLPM**": ["0.905 ± 0.007", "0.905 ± 0.007"],
-        "**DLPM_5**": ["0.955 ± 0.007", "–"],
-        "**LIM**": ["0.805 ± 0.007", "0.805 ± 0.007"],
-        "**DDPM**": ["–", "0.705 ± 0.007"],
+        "**DLPM**": ["0.905 ± 0.007 (2)", "0.905 ± 0.007 (2)"],
+        "**DLPM_5**": ["0.955 ± 0.007 (2)", "–"],
+        "**LIM**": ["0.805 ± 0.007 (2)", "0.805 ± 0.007 (2)"],
+        "**DDPM**": ["–", "0.705 ± 0.007 (2)"],
     }
     assert ["paper", "0.933 ± 0.028", "0.862 ± 0.028"] in rows
+    # (0.905 - 0.933)/√(0.00707²/2 + 0.028²/30) and (0.905 - 0.862)/…, which is below the paper's own row of DLPM
+    assert rows[rows.index(["paper", "0.933 ± 0.028", "0.862 ± 0.028"]) + 1][1:] == ["-3.9", "+6.0"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_experiment_can_be_loaded_and_read(name):
+def test_every_table_shows_every_score_of_its_metric(name):
+    """Distinct scores for every run and draw: each must be found in the table, whatever else is missing."""
     experiment = load(name)
-    assert isinstance(experiment, Experiment)
-    quick = experiment.quick(range(2))
+    quick = experiment.quick([0])
     assert 1 <= len(quick) <= 20 and all(run.steps <= 500 for run in quick)
-    draws = {draw.name for run in quick for draw in run.draws}
-    metrics = [
-        "msle",
-        "f1",
-        "tail_error",
-        *(f"{m}{c}" for m in ("tail_error", "global_l1") for c in ("", "_x0", "_x1")),
-    ]
-    records = [_record(run) | {"results": {draw: dict.fromkeys(metrics, 0.5) for draw in draws}} for run in quick]
-    assert "0.500" in experiment.table(records)
+    metric = {"table1": "msle", "figure-tails": "msle", "tails": "tail_error"}.get(name, "f1")
+    shown = {"ours": ("msle", "f1")}.get(name, (metric,))
+    metrics = ["msle", "f1", *(f"{m}{c}" for m in ("tail_error", "global_l1") for c in ("", "_x0", "_x1"))]
+    numbers = itertools.count(101)
+    records, expected = [], []
+    for run in quick:
+        results = {}
+        for draw in run.draws:
+            value = next(numbers) / 1000
+            results[draw.name] = dict.fromkeys(metrics, 9.0) | dict.fromkeys(shown, value)
+            expected.append(f"{value:.3f}")
+        records.append({"key": run.key, "run": run.to_record(), "results": results, "seconds": {}})
+    text = experiment.table(records)
+    assert [value for value in expected if value not in text] == []
+    assert experiment.table(records[:1])  # a sweep that has only begun
 
 
 def test_reproduce_writes_and_goes_on(tmp_path, monkeypatch):
     experiment = Experiment(
         "A test",
-        2,
+        "A caption.",
         lambda seeds: [replace(TINY, seed=seed) for seed in seeds],
-        lambda records: f"{len(records)} runs",
         lambda seeds: [small(TINY)],
+        lambda records: f"{len(records)} rows",
         findings="Nothing.",
+        seeds=2,
     )
     monkeypatch.setattr("levydiff.experiments.reproduce.load", lambda name: experiment)
     folders = {"out": tmp_path / "results", "cache": tmp_path / "cache", "jobs": 1, "progress": False}
     result = reproduce("test", **folders)
     text = (tmp_path / "results" / "test.md").read_text()
     assert result["table"] == text
-    assert "# A test" in text and "2 runs" in text and "Nothing." in text and "`levydiff reproduce test`" in text
+    assert (
+        "# A test" in text
+        and "A caption." in text
+        and "2 rows" in text
+        and "Nothing." in text
+        and "`levydiff reproduce test`" in text
+    )
     assert f"torch {torch.__version__}" in text
     saved = json.loads((tmp_path / "results" / "test.json").read_text())
     assert [record["run"]["seed"] for record in saved["runs"]] == [0, 1]
@@ -263,8 +303,28 @@ def test_reproduce_writes_and_goes_on(tmp_path, monkeypatch):
     assert again["runs"][:2] == saved["runs"] and len(again["runs"]) == 3
     assert len(list((tmp_path / "other").glob("*.json"))) == 1
     # Fewer seeds than before: the table is of those, but nothing is thrown away.
-    assert "1 runs" in reproduce("test", **folders, runs=1)["table"]
+    assert "1 rows" in reproduce("test", **folders, runs=1)["table"]
     assert len(json.loads((tmp_path / "results" / "test.json").read_text())["runs"]) == 3
+    (tmp_path / "results" / "test.json").write_text("<<<<<<< conflict")
+    with pytest.raises(ValueError, match="test.json must be a file of results, but cannot be read"):
+        reproduce("test", **folders)
+
+
+def test_an_interrupt_loses_no_known_record(tmp_path, monkeypatch):
+    runs = [replace(TINY, seed=seed) for seed in range(3)]
+    experiment = Experiment("A test", "", lambda seeds: runs, lambda seeds: [], lambda records: "", seeds=3)
+    sheet = Sheet(experiment, tmp_path / "test", "levydiff reproduce test", False, runs)
+    sheet.write({run.key: _record(run) for run in runs[1:]}, "")
+
+    def interrupted(*args, **kwargs):
+        yield _record(runs[0])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("levydiff.experiments.reproduce.load", lambda name: experiment)
+    monkeypatch.setattr("levydiff.experiments.reproduce.sweep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce("test", out=tmp_path, cache=tmp_path / "cache", progress=False)
+    assert [record["run"]["seed"] for record in json.loads((tmp_path / "test.json").read_text())["runs"]] == [0, 1, 2]
 
 
 def test_the_command_line(tmp_path, capsys):
@@ -281,3 +341,8 @@ def test_the_winner_is_the_librarys_default():
     for name in ("network", "preconditioning", "loss", "inner", "groups", "grid", "batch_size", "rate", "decay", "ema"):
         assert getattr(run, name) == getattr(options, name), name
     assert all((d.method, d.order, d.spacing) == (draw.method, draw.order, draw.spacing) for d in run.draws)
+    assert (run.steps, run.width) == (options.steps, TailMLP(2).config["width"]) and options.width is None
+    signature = inspect.signature(fit).parameters
+    assert (signature["steps"].default, signature["alpha"].default) == (run.steps, options.alpha)
+    model = fit(torch.randn(64, 2, generator=torch.Generator().manual_seed(0)), steps=1, batch_size=8)
+    assert (type(model.sampler()).__name__, model.sampler().order) == ("DLIM", 2)

@@ -5,7 +5,7 @@ A mean over heavy-tailed values follows its largest one. The median over M group
 
 **What it costs.** M² network evaluations a point, but not M² gradients: a median has the value of one group (of two
 if M is even), and the other groups get no gradient. So :class:`MedianOfMeans` evaluates all draws without keeping
-their graph, and runs the network again, with gradients, on the chosen group alone. At M = 5 that is 25 evaluations
+their graph, and runs the network again, with gradients, on the chosen group alone. At M = 5 that is 30 evaluations
 and 5 gradients instead of 25 and 25: about half the time and a fifth of the memory, for the same gradient.
 """
 
@@ -77,7 +77,7 @@ class MedianOfMeans(Loss):
     def evaluate(self, denoiser: Predictor, x_0: Tensor, t: Tensor, generator: Generator, **cond: Any) -> Tensor:
         size, draws = len(x_0), self.groups**2
         rows = torch.arange(size, device=x_0.device).repeat_interleave(draws)
-        if torch.is_grad_enabled() and not denoiser.learned_variance:
+        if torch.is_grad_enabled() and not (x_0.requires_grad or denoiser.learned_variance):
             denoiser = _Rerunning(denoiser)
         values = self.loss.evaluate(denoiser, x_0[rows], t[rows], generator, **pick_rows(cond, rows, size))
         return median_of_means(values.reshape(size, draws).T, self.groups)
@@ -115,14 +115,14 @@ class _Rerun(torch.autograd.Function):
         out = run(None)
         ctx.run = run
         ctx.save_for_backward(*weights)
-        ctx.autocast = (out.device.type, torch.is_autocast_enabled(out.device.type))
+        device = out.device.type
+        ctx.autocast = (device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device))
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = gradients
         rows = gradient.flatten(1).any(1).nonzero().squeeze(1)
-        device, enabled = ctx.autocast
-        with torch.enable_grad(), torch.autocast(device, enabled=enabled):
+        with torch.enable_grad(), torch.autocast(*ctx.autocast):
             out = ctx.run(rows)
         return None, *torch.autograd.grad(out, ctx.saved_tensors, gradient[rows], allow_unused=True)

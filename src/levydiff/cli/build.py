@@ -111,7 +111,7 @@ def build_sampler(options: SampleOptions, model: LevyModel) -> Sampler:
     if options.method in implicit:
         return implicit[options.method](denoiser, grid=grid, order=options.order)
     if options.method == "dlpm":
-        return DLPM(denoiser, grid=grid, consistent_start=options.start == "consistent")
+        return DLPM(denoiser, grid=grid, consistent_start={"independent": False, "consistent": True}[options.start])
     others: dict[str, Callable[..., Sampler]] = {"lim": LIM, "lim-ode": LIMODE, "ddpm": DDPM}
     return others[options.method](denoiser, grid=grid)
 

@@ -16,22 +16,26 @@ class Experiment:
 
     Arguments:
         title: One line.
-        seeds: How many seeds by default.
+        caption: The protocol, and how to read the table; Markdown.
         runs: From the seeds to the runs.
-        table: From the records to a Markdown table (or several), whatever runs are there.
         quick: The runs of a small version that takes a minute or two, seeds given.
+        table: From the records to a Markdown table (or several), whatever runs are there.
         pictures: Draws pictures from the records; gets the folder of the trained networks and the stem of the files,
             returns the paths.
         findings: What the table shows, in words; Markdown.
+        seeds: How many seeds by default.
+        quick_seeds: How many in the small version.
     """
 
     title: str
-    seeds: int
+    caption: str
     runs: Callable[[Sequence[int]], list[Run]]
-    table: Callable[[Sequence[Record]], str]
     quick: Callable[[Sequence[int]], list[Run]]
+    table: Callable[[Sequence[Record]], str]
     pictures: Callable[[Sequence[Record], Path, Path], list[Path]] | None = None
     findings: str = ""
+    seeds: int = 5
+    quick_seeds: int = 2
 
 
 def small(run: Run) -> Run:

@@ -15,7 +15,7 @@ from ..cli.build import build_data
 from ..plot import draw_points, draw_tails, new_figure
 from . import paper
 from .experiment import Experiment, small
-from .ours import winner
+from .ours import BEST, winner
 from .report import markdown, mean_and_spread, scores
 from .run import FRESH, Run, sample, train
 from .sweep import Record
@@ -28,7 +28,7 @@ def runs(seeds: Sequence[int]) -> list[Run]:
     for seed in seeds:
         for alpha, label in ((1.7, ROWS[0]), (2.0, ROWS[1])):
             made.append(replace(paper.dlpm(paper.STABLE, "msle", alpha, seed), label=label))
-        made.append(replace(winner(paper.STABLE, "msle", 1.7, seed), label=ROWS[2]))
+        made.append(replace(winner(paper.STABLE, "msle", 1.7, seed), label=ROWS[2], draws=(BEST[0],)))
     return made
 
 
@@ -38,8 +38,11 @@ def quick(seeds: Sequence[int]) -> list[Run]:
 
 def table(records: Sequence[Record]) -> str:
     rows = [
-        [label, *(mean_and_spread(scores(records, metric, label=label)) for metric in ("msle", "tail_error"))]
-        for label in ROWS
+        [
+            label,
+            *(mean_and_spread(scores(records, draw.name, metric, label=label)) for metric in ("msle", "tail_error")),
+        ]
+        for label, draw in zip(ROWS, (paper.DRAWS["DLPM"], paper.DRAWS["DLPM"], BEST[0]), strict=True)
     ]
     return markdown(["", "MSLE of the first coordinate", "tail error of ‖x‖"], rows)
 
@@ -61,4 +64,9 @@ def pictures(records: Sequence[Record], networks: Path, stem: Path) -> list[Path
     return [path]
 
 
-EXPERIMENT = Experiment("Tails: α = 1.7 against Gaussian noise", 5, runs, table, quick, pictures)
+CAPTION = """
+Stable data (α = 1.7): DLPM in the paper's protocol with α = 1.7 and with Gaussian noise (α = 2), and ours (DLIM of
+order 2, 100 steps). The picture shows the first seed.
+"""
+
+EXPERIMENT = Experiment("Tails: α = 1.7 against Gaussian noise", CAPTION, runs, quick, table, pictures)

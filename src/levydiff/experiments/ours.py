@@ -18,6 +18,7 @@ self-weighted          the squared loss with a weight that bounds it
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -28,9 +29,16 @@ from typing import Any
 from ..plot import new_grid
 from . import paper
 from .experiment import Experiment, small
-from .report import markdown, mean_and_spread, scores_of_draw
+from .report import markdown, mean_and_spread, scores
 from .run import Draw, Run
 from .sweep import Record
+
+CAPTION = """
+The paper's two data sets with stable preconditioning. *Winner*: the library's defaults, trained for 6000 steps of
+1024 and measured as in the paper's tables (whose best are 0.071 and 0.944 at 100 steps). *Ablation*: shorter
+trainings under each loss, 5000 samples, F1 over 2 clusterings; all samplers share the trained networks, so compare
+within a column.
+"""
 
 ALPHAS = (1.5, 1.7, 2.0)
 STEPS = (5, 10, 25, 50, 100)
@@ -56,7 +64,7 @@ SAMPLERS: dict[str, dict[str, Any]] = {
     "DLIM, order 2": {"method": "dlim", "order": 2},
     "DLIM, order 2, quadratic times": {"method": "dlim", "order": 2, "spacing": "quadratic"},
 }
-#: The winner's draws: deterministic, and the stochastic sampler for comparison.
+#: The winner's draws, all deterministic.
 BEST = [Draw("dlim", steps, 2, "quadratic") for steps in (100, 50, 25, 10)]
 #: Data, the winner's metric and α, the ablation's metric.
 DATA = {
@@ -110,15 +118,17 @@ def runs(seeds: Sequence[int]) -> list[Run]:
 
 def quick(seeds: Sequence[int]) -> list[Run]:
     few = (Draw("dlpm", 25), Draw("dlim", 25, 2, "quadratic"))
-    chosen = [small(run) for run in runs(seeds[:1]) if run.alpha == 1.7]
+    chosen = [small(run) for run in runs(seeds) if run.alpha == 1.7]
     return [run if run.label == "winner" else replace(run, draws=few) for run in chosen]
 
 
 def table(records: Sequence[Record]) -> str:
     parts = [_winners(records)]
     for name, (data, metric, *_) in DATA.items():
-        title = f"### Ablation, {_TITLES[name]} (5000 samples, networks of {ABLATION_STEPS} training steps)"
-        parts.append(title + "\n\n" + _ablation_table(records, data, metric))
+        steps = sorted({r["run"]["steps"] for r in records if r["run"]["label"] in LOSSES and r["run"]["data"] == data})
+        if steps:
+            title = f"### Ablation, {_TITLES[name]} (networks of {' or '.join(map(str, steps))} training steps)"
+            parts.append(title + "\n\n" + _ablation_table(records, data, metric))
     return "\n\n".join(parts)
 
 
@@ -130,9 +140,9 @@ def _winners(records: Sequence[Record]) -> str:
     for name, (data, metric, alphas, _) in DATA.items():
         for alpha in alphas:
             where = {"label": "winner", "data": data, "alpha": alpha}
-            cells = [scores_of_draw(records, draw.name, metric, **where) for draw in BEST]
-            rows.append([_TITLES[name], f"{alpha}", *(mean_and_spread(cell, 4) for cell in cells), f"{len(cells[0])}"])
-    header = ["winner: DLIM, order 2, quadratic times", "α", *(f"{draw.steps} steps" for draw in BEST), "seeds"]
+            cells = [scores(records, draw.name, metric, **where) for draw in BEST]
+            rows.append([_TITLES[name], f"{alpha}", *(mean_and_spread(cell, 4) for cell in cells)])
+    header = ["winner: DLIM, order 2, quadratic times", "α", *(f"{draw.steps} steps" for draw in BEST)]
     return markdown(header, rows)
 
 
@@ -141,7 +151,7 @@ def _ablation_table(records: Sequence[Record], data: str, metric: str) -> str:
     for label, alpha in product(LOSSES, ALPHAS):
         for sampler, options in SAMPLERS.items():
             names = [Draw(steps=steps, **options).name for steps in STEPS]
-            cells = [scores_of_draw(records, name, metric, label=label, data=data, alpha=alpha) for name in names]
+            cells = [scores(records, name, metric, label=label, data=data, alpha=alpha) for name in names]
             if any(cells):
                 rows.append([label, f"{alpha}", sampler, *(mean_and_spread(cell) for cell in cells)])
     return markdown(["loss", "α", "sampler", *(f"{steps} steps" for steps in STEPS)], rows)
@@ -155,8 +165,8 @@ def pictures(records: Sequence[Record], networks: Path, stem: Path) -> list[Path
         ax = axes[row][column]
         for number, (sampler, options) in enumerate(SAMPLERS.items()):
             where = {"label": loss, "data": data, "alpha": 1.7}
-            found = {n: scores_of_draw(records, Draw(steps=n, **options).name, metric, **where) for n in STEPS}
-            means = {n: statistics.fmean(cell) for n, cell in found.items() if cell}
+            found = {n: scores(records, Draw(steps=n, **options).name, metric, **where) for n in STEPS}
+            means = {n: statistics.fmean(cell) for n, cell in found.items() if cell and not any(map(math.isnan, cell))}
             style = "o--" if "DLPM" in sampler else "o-"
             ax.plot(list(means), list(means.values()), style, ms=3, label=sampler, color=f"C{number}")
         ax.set(xscale="log", xticks=STEPS, xlabel="steps", title=f"{_TITLES[name]}\nloss: {loss}")
@@ -171,4 +181,4 @@ def pictures(records: Sequence[Record], networks: Path, stem: Path) -> list[Path
     return [path]
 
 
-EXPERIMENT = Experiment("Ours: what to choose", 5, runs, table, quick, pictures)
+EXPERIMENT = Experiment("Ours: what to choose", CAPTION, runs, quick, table, pictures, quick_seeds=1)

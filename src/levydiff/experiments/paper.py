@@ -17,13 +17,18 @@ ALPHAS = (1.5, 1.6, 1.7, 1.8, 1.9, 2.0)
 STABLE = "stable:alpha=1.7"
 GRID = "grid"
 
-#: Where the published code starts its chains.
-END = 0.99
+#: How each method samples; the published code starts its chains at 0.99.
+DRAWS = {
+    "DLPM": Draw("dlpm", end=0.99),
+    "DLPM_5": Draw("dlpm", end=0.99),
+    "LIM": Draw("lim"),
+    "DDPM": Draw("ddpm", end=0.99),
+}
 
 
 def dlpm(data: str, metric: str, alpha: float, seed: int) -> Run:
     """DLPM: the one-variable loss on a grid of 100 times, and the stochastic sampler."""
-    return Run("DLPM", data, alpha, "one-variable", (Draw("dlpm", end=END),), metric, seed)
+    return Run("DLPM", data, alpha, "one-variable", (DRAWS["DLPM"],), metric, seed)
 
 
 def dlpm_5(data: str, metric: str, alpha: float, seed: int) -> Run:
@@ -33,12 +38,12 @@ def dlpm_5(data: str, metric: str, alpha: float, seed: int) -> Run:
 
 def lim(data: str, metric: str, alpha: float, seed: int) -> Run:
     """LIM: its smooth l1 loss over all times, and its stochastic sampler."""
-    return Run("LIM", data, alpha, "lim", (Draw("lim"),), metric, seed, grid=0)
+    return Run("LIM", data, alpha, "lim", (DRAWS["LIM"],), metric, seed, grid=0)
 
 
 def ddpm(data: str, metric: str, seed: int) -> Run:
     """DDPM, the Gaussian baseline: α = 2 and the squared loss."""
-    return Run("DDPM", data, 2.0, "ddpm", (Draw("ddpm", end=END),), metric, seed)
+    return Run("DDPM", data, 2.0, "ddpm", (DRAWS["DDPM"],), metric, seed)
 
 
 def main_cells(data: str, metric: str, alphas: Sequence[float], seeds: Sequence[int]) -> list[Run]:

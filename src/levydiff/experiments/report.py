@@ -1,6 +1,7 @@
 """Records to tables: means over seeds, standard deviations, Welch's test, Markdown.
 
-A *cell* of a table is a list of scores, one for each seed.
+A *cell* of a table is a list of scores, one for each seed; a run that failed is a NaN in it, and is counted, not
+forgotten.
 """
 
 from __future__ import annotations
@@ -15,52 +16,56 @@ from .sweep import Record
 
 Cell = list[float]
 
+#: How to read a cell, for captions.
+LEGEND = "Mean ± standard deviation over seeds (how many)."
 
-def scores(records: Sequence[Record], metric: str, **where: Any) -> Cell:
-    """The scores of the first draw of the runs that match, in the order of their seeds.
+
+def scores(records: Sequence[Record], draw: str, metric: str, **where: Any) -> Cell:
+    """The scores of one draw of the runs that match, in the order of their seeds.
 
     Example:
         >>> record = {"run": {"alpha": 1.7, "seed": 0}, "results": {"dlpm 100": {"f1": 0.9}}}
-        >>> scores([record], "f1", alpha=1.7), scores([record], "f1", alpha=1.5)
+        >>> scores([record], "dlpm 100", "f1", alpha=1.7), scores([record], "dlpm 100", "f1", alpha=1.5)
         ([0.9], [])
     """
-    return [next(iter(record["results"].values()))[metric] for record in _matching(records, where, metric)]
+    chosen = [
+        record
+        for record in sorted(records, key=lambda record: record["run"]["seed"])
+        if draw in record["results"] and all(record["run"][name] == value for name, value in where.items())
+    ]
+    results = [record["results"][draw] for record in chosen]
+    return [math.nan if "failed" in result else result[metric] for result in results]
 
 
-def scores_of_draw(records: Sequence[Record], draw: str, metric: str, **where: Any) -> Cell:
-    """The scores of one draw of the runs that match."""
-    return [record["results"][draw][metric] for record in _matching(records, where, metric, draw)]
-
-
-def _matching(
-    records: Sequence[Record], where: Mapping[str, Any], metric: str, draw: str | None = None
-) -> list[Record]:
-    def fits(record: Record) -> bool:
-        results = record["results"]
-        result = next(iter(results.values())) if draw is None else results.get(draw, {})
-        return metric in result and all(record["run"][name] == value for name, value in where.items())
-
-    return sorted(filter(fits, records), key=lambda record: record["run"]["seed"])
+def _succeeded(cell: Cell) -> Cell:
+    return [score for score in cell if not math.isnan(score)]
 
 
 def mean_and_spread(cell: Cell, digits: int = 3) -> str:
-    """Mean ± standard deviation over the seeds; the number of seeds where it is one.
+    """Mean ± standard deviation over the seeds, and how many they are.
 
     Example:
         >>> mean_and_spread([0.9, 0.92]), mean_and_spread([0.9]), mean_and_spread([])
-        ('0.910 ± 0.014', '0.900 (1 seed)', '–')
+        ('0.910 ± 0.014 (2)', '0.900 (1)', '–')
+        >>> mean_and_spread([0.9, float("nan"), 0.92])
+        '0.910 ± 0.014 (2, 1 failed)'
     """
     if not cell:
         return "–"
-    mean = f"{statistics.fmean(cell):.{digits}f}"
-    return f"{mean} ± {statistics.stdev(cell):.{digits}f}" if len(cell) > 1 else f"{mean} (1 seed)"
+    good = _succeeded(cell)
+    count = f"({len(good)})" if len(good) == len(cell) else f"({len(good)}, {len(cell) - len(good)} failed)"
+    if not good:
+        return count
+    mean = f"{statistics.fmean(good):.{digits}f}"
+    return f"{mean} ± {statistics.stdev(good):.{digits}f} {count}" if len(good) > 1 else f"{mean} {count}"
 
 
 def p_value(cell: Cell, reference: Cell) -> str:
     """Welch's p against another cell; empty where there are not two seeds of each, or no spread at all."""
-    if min(len(cell), len(reference)) < 2 or math.isclose(statistics.pvariance([*cell, *reference]), 0.0):
+    good, other = _succeeded(cell), _succeeded(reference)
+    if min(len(good), len(other)) < 2 or (len(set(good)) == 1 and len(set(other)) == 1):
         return ""
-    return f"p = {welch_t_test(cell, reference).p:.1e}"
+    return f"p = {welch_t_test(good, other).p:.1e}"
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -76,21 +81,26 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], "|" + "---|" * len(header), *lines[1:]])
 
 
-def standard_errors_apart(cell: Cell, mean: float, spread: float, runs: int) -> float:
-    """How many standard errors of the difference lie between our mean and a published one."""
-    own = statistics.variance(cell) / len(cell) if len(cell) > 1 else 0.0
-    return (statistics.fmean(cell) - mean) / math.sqrt(own + spread**2 / runs)
+def standard_errors_apart(cell: Cell, mean: float, spread: float, runs: int) -> str:
+    """How many standard errors of the difference lie between our mean and a published one; empty below two seeds.
+
+    Example:
+        >>> standard_errors_apart([0.0, 2.0], mean=3.0, spread=4.0, runs=16)  # -2/√(2/2 + 16/16)
+        '-1.4'
+    """
+    good = _succeeded(cell)
+    if len(good) < 2:
+        return ""
+    error = math.sqrt(statistics.variance(good) / len(good) + spread**2 / runs)
+    return f"{(statistics.fmean(good) - mean) / error:+.1f}"
 
 
 def paper_rows(
-    records: Sequence[Record],
-    metric: str,
-    alphas: Sequence[float],
+    cells: Mapping[str, Sequence[Cell]],
     published: Mapping[str, Sequence[tuple[float, float] | None]],
     published_runs: int,
 ) -> list[list[str]]:
-    """Rows of methods, columns of α as in the paper: ours, Welch's p against DLPM, the paper's, how far apart."""
-    cells = {name: [scores(records, metric, label=name, alpha=alpha) for alpha in alphas] for name in published}
+    """For each method a row of ours, Welch's p against DLPM, the paper's, and how far apart they are."""
     rows = []
     for name, numbers in published.items():
         rows.append([f"**{name}**", *map(mean_and_spread, cells[name])])
@@ -98,7 +108,7 @@ def paper_rows(
             rows.append(["against DLPM", *map(p_value, cells[name], cells["DLPM"])])
         rows.append(["paper", *("–" if n is None else f"{n[0]:.3f} ± {n[1]:.3f}" for n in numbers)])
         apart = [
-            "" if n is None or len(cell) < 2 else f"{standard_errors_apart(cell, *n, published_runs):+.1f}"
+            "" if n is None else standard_errors_apart(cell, *n, published_runs)
             for cell, n in zip(cells[name], numbers, strict=True)
         ]
         rows.append(["apart, in standard errors", *apart])

@@ -7,23 +7,22 @@ the versions, the seeds and the cost. Runs that ``NAME.json`` already holds are 
 from __future__ import annotations
 
 import json
-import platform
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from .. import __version__
+import joblib
+
 from ..checks import check_count
 from ..files import atomic_file
+from ..plot import new_figure
 from . import load
 from .experiment import Experiment
+from .report import LEGEND
 from .run import Run
-from .sweep import Record, sweep
-
-PACKAGES = ("torch", "numpy", "scipy", "scikit-learn")
+from .sweep import Record, finished, sweep
 
 
 def reproduce(
@@ -42,38 +41,55 @@ def reproduce(
     Arguments:
         name: One of :data:`levydiff.experiments.NAMES`.
         runs: How many seeds; each experiment has its own default.
-        jobs: How many runs at a time, each on one thread; as many as there are cores by default.
+        jobs: How many runs at a time, each on one thread; -1 for as many as there are cores.
         quick: A small version, for a look; it is written to ``NAME-quick``.
         dask: The address of a Dask scheduler, or ``"local"``; see :mod:`levydiff.experiments.sweep`.
         out: The folder for the results.
         cache: The folder for records and trained networks of single runs.
         progress: Show a progress bar.
+
+    Returns:
+        The table, and the files that were written.
     """
     experiment = load(name)
-    if jobs != -1:
-        check_count("jobs", jobs)
-    seeds = range(check_count("runs", runs) if runs is not None else 2 if quick else experiment.seeds)
+    if jobs != -1 and jobs < 1:
+        raise ValueError(f"jobs must be at least 1, or -1 for as many as there are cores, got {jobs}")
+    if experiment.pictures is not None:
+        new_figure(1)  # without matplotlib, say so before hours of work
+    seeds = range(
+        check_count("runs", runs) if runs is not None else experiment.quick_seeds if quick else experiment.seeds
+    )
     wanted = experiment.quick(seeds) if quick else experiment.runs(seeds)
     command = f"levydiff reproduce {name}{' --quick' if quick else ''}{f' --runs {runs}' if runs else ''}"
     out.mkdir(parents=True, exist_ok=True)
-    sheet = _Sheet(experiment, out / (f"{name}-quick" if quick else name), command, quick, wanted)
-    known = sheet.known()
-    others = [
-        record for key, record in known.items() if key not in sheet.order
-    ]  # of more seeds, say: never thrown away
-    records: list[Record] = []
-    for record in sweep(wanted, cache, known, jobs=jobs, dask=dask, progress=progress):
-        records = sorted([*records, record], key=lambda record: sheet.order[record["key"]])
-        sheet.write(records, others)
+    sheet = Sheet(experiment, out / (f"{name}-quick" if quick else name), command, quick, wanted)
+    known = sheet.read() | finished(wanted, cache)
+    missing = [run for run in wanted if run.key not in known]
+    if not missing:
+        sheet.write(known, "")
+    started, jobs_text = time.perf_counter(), str(joblib.cpu_count() if jobs < 1 else jobs)
+    made = len({run.key for run in wanted} & set(known))
+    for number, record in enumerate(sweep(missing, cache, jobs=jobs, dask=dask, progress=progress, made=made), 1):
+        known[record["key"]] = record
+        minutes = (time.perf_counter() - started) / 60
+        sheet.write(known, f"Last: {number} runs in {minutes:.0f} minutes, {jobs_text} at a time.")
     paths = [sheet.file(".json"), sheet.file(".md")]
     if experiment.pictures is not None:
-        paths += experiment.pictures(records, cache / "networks", sheet.stem)
+        paths += experiment.pictures(sheet.chosen(known), cache / "networks", sheet.stem)
     return {"table": sheet.file(".md").read_text(), "files": [str(path) for path in paths]}
 
 
 @dataclass(frozen=True)
-class _Sheet:
-    """The files of an experiment."""
+class Sheet:
+    """The two files of an experiment.
+
+    Arguments:
+        experiment: What they are of.
+        stem: Their path, without the suffix.
+        command: The command that makes them.
+        quick: Whether they are of the small version.
+        wanted: The runs of the table.
+    """
 
     experiment: Experiment
     stem: Path
@@ -81,38 +97,53 @@ class _Sheet:
     quick: bool
     wanted: Sequence[Run]
 
-    @cached_property
-    def order(self) -> dict[str, int]:
-        """The place of each run, by its key."""
-        return {run.key: number for number, run in enumerate(self.wanted)}
-
     def file(self, suffix: str) -> Path:
+        """The path with a suffix."""
         return self.stem.with_name(self.stem.name + suffix)
 
-    def known(self) -> dict[str, Record]:
-        """The records of an earlier sweep."""
+    def read(self) -> dict[str, Record]:
+        """The records of an earlier sweep, by their keys."""
         path = self.file(".json")
-        return {record["key"]: record for record in json.loads(path.read_text())["runs"]} if path.exists() else {}
+        if not path.exists():
+            return {}
+        try:
+            return {record["key"]: record for record in json.loads(path.read_text())["runs"]}
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} must be a file of results, but cannot be read: {error}") from error
 
-    def write(self, records: Sequence[Record], others: Sequence[Record]) -> None:
-        """The table of the records; ``others`` are kept with them, but not in the table."""
-        seconds = sum(part for record in records for part in record["seconds"].values())
-        versions = {"python": platform.python_version(), "levydiff": __version__}
-        versions |= {package: version(package) for package in PACKAGES}
-        head = {"title": self.experiment.title, "command": self.command, "versions": versions}
-        head |= {"core_seconds": round(seconds)}
-        rows = ",\n".join(json.dumps(record) for record in (*records, *others))  # one run a line: a change is one line
+    def chosen(self, known: dict[str, Record]) -> list[Record]:
+        """The records of the wanted runs that are there, in order, under the labels wanted now."""
+        return [{**known[run.key], "run": run.to_record()} for run in self.wanted if run.key in known]
+
+    def write(self, known: dict[str, Record], cost: str) -> None:
+        """The table of the wanted runs; records of others (of more seeds, say) are kept beside them."""
+        records = self.chosen(known)
+        text = self._markdown(records, len(known) - len({record["key"] for record in records}), cost)
+        order = {record["key"]: record for record in records} | dict(known)
+        rows = ",\n".join(json.dumps(record) for record in order.values())  # one run a line: a change is one line
+        head = {"title": self.experiment.title, "command": self.command}
         with atomic_file(self.file(".json")) as path:
             path.write_text(json.dumps(head, indent=1)[:-2] + f',\n "runs": [\n{rows}\n]}}\n')
+        with atomic_file(self.file(".md")) as path:
+            path.write_text(text)
+
+    def _markdown(self, records: Sequence[Record], others: int, cost: str) -> str:
+        hours = sum(part for record in records for part in record["seconds"].values()) / 3600
         seeds = sorted({record["run"]["seed"] for record in records})
-        cost = f"{len(records)} of {len(self.order)} runs, seeds {seeds[0]} to {seeds[-1]}, {seconds / 3600:.1f} hours"
-        words = "A budget of seconds a run: this shows that everything works, not how well."
+        versions = sorted({f"{k} {v}" for record in records for k, v in record.get("versions", {}).items()})
+        lines = [
+            f"`{self.command}`: {len(records)} of {len(self.wanted)} runs, seeds {seeds[0]} to {seeds[-1]}, "
+            f"{hours:.1f} hours of one core (networks found in the cache not counted).",
+            cost,
+            f"{others} runs of other settings are in `{self.file('.json').name}`." if others else "",
+            f"Made with {', '.join(versions)}." if versions else "",
+        ]
         parts = [
             f"# {self.experiment.title}" + (", in small" if self.quick else ""),
-            f"`{self.command}`: {cost} of one core.",
+            self.experiment.caption.strip() + " " + LEGEND,
+            "A budget of seconds a run: this shows that everything works, not how well." if self.quick else "",
             self.experiment.table(records),
-            words if self.quick else self.experiment.findings.strip(),
-            "Mean ± standard deviation over seeds. Versions: " + ", ".join(map(" ".join, versions.items())) + ".",
+            "" if self.quick else self.experiment.findings.strip(),
+            " ".join(line for line in lines if line),
         ]
-        with atomic_file(self.file(".md")) as path:
-            path.write_text("\n\n".join(part for part in parts if part) + "\n")
+        return "\n\n".join(part for part in parts if part) + "\n"

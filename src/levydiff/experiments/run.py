@@ -1,30 +1,37 @@
 """One run of an experiment: draw data, train one network on them, sample from it in several ways, measure.
 
-A :class:`Run` is a value. What it holds, and nothing else, decides the numbers that :func:`execute` returns; so its
-:attr:`Run.key` names the result on disk, and a sweep (:mod:`levydiff.experiments.sweep`) never makes a run twice.
-The words in it are those of ``levydiff train`` and ``levydiff sample``.
+A :class:`Run` is a value. What it holds decides, together with the code, the numbers that :func:`execute` returns; so
+its :attr:`Run.key` names the result on disk, and a sweep (:mod:`levydiff.experiments.sweep`) never makes a run twice.
+The words in it are those of ``levydiff train`` and ``levydiff sample``. After a change of the code that changes
+results, delete the cache and the results.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
+from filelock import FileLock
 from torch import Tensor
 
+from .. import __version__
 from ..cli.build import build_data, build_denoiser, build_loss, build_rate, build_sampler
 from ..cli.config import SampleOptions, TrainOptions
 from ..metrics import global_l1, msle, prd, tail_error
 from ..model import LevyModel
 from ..scaling import fit_scaling
 from ..train import TrainConfig, Trainer
+
+#: Whose versions a record keeps.
+PACKAGES = ("torch", "numpy", "scipy", "scikit-learn")
 
 #: Data for evaluation are drawn with the run's seed plus this, so that they are fresh.
 FRESH = 1_000_000
@@ -143,7 +150,7 @@ def execute(run: Run, networks: Path | None = None, progress: bool = False) -> d
         progress: Show progress bars.
 
     Returns:
-        A record: the run's configuration, its results for each draw, and the seconds it took.
+        A record: the run's configuration, its results for each draw, the seconds it took, the versions that made it.
     """
     started = time.perf_counter()
     try:
@@ -156,12 +163,22 @@ def execute(run: Run, networks: Path | None = None, progress: bool = False) -> d
         fresh = build_data(run.data, None, run.evaluated, run.seed + FRESH).values.float()
         results = {draw.name: _measure(run, draw, model, fresh, progress) for draw in run.draws}
     seconds = {"train": round(trained - started, 1), "sample": round(time.perf_counter() - trained, 1)}
-    return {"key": run.key, "run": run.to_record(), "results": results, "seconds": seconds}
+    versions = {"python": platform.python_version(), "levydiff": __version__}
+    versions |= {package: version(package) for package in PACKAGES}
+    record = {"key": run.key, "run": run.to_record(), "results": results}
+    return record | {"seconds": seconds, "versions": versions}
 
 
 def train(run: Run, networks: Path | None = None, progress: bool = False) -> LevyModel:
-    """The trained network of a run."""
-    folder = None if networks is None else networks / run.training_key
+    """The trained network of a run; if two ask for the same at once, the second waits for the first."""
+    if networks is None:
+        return _train(run, None, progress)
+    networks.mkdir(parents=True, exist_ok=True)
+    with FileLock(networks / f"{run.training_key}.lock"):
+        return _train(run, networks / run.training_key, progress)
+
+
+def _train(run: Run, folder: Path | None, progress: bool) -> LevyModel:
     options = run.options()
     data = build_data(run.data, None, run.points, run.seed).values.float()
     scaling = fit_scaling(data) if run.scaled else None
@@ -240,8 +257,3 @@ def score_of_data(run: Run, training: bool = False) -> dict[str, Any]:
     real = build_data(run.data, None, run.evaluated, run.seed + FRESH).values.float()
     number, seed = (run.points, run.seed) if training else (run.evaluated, run.seed + 2 * FRESH)
     return METRICS[run.metric](real, build_data(run.data, None, number, seed).values.float())
-
-
-def one_thread() -> None:
-    """Keep torch to one thread, so that as many runs as cores do not disturb each other."""
-    torch.set_num_threads(1)
