@@ -38,7 +38,7 @@ def fit(
 ) -> LevyModel:
     r"""Train a model of the rows of a table, with the library's defaults.
 
-    The columns are centred by their median and divided by their median absolute deviation; the network is
+    The columns are centred and scaled by :func:`~levydiff.scaling.fit_scaling`; the network is
     :class:`~levydiff.nn.TailMLP` with stable preconditioning, and the loss the self-weighted one.
 
     Arguments:

@@ -74,7 +74,7 @@ class Run:
         alpha, isotropic, network, width, preconditioning, loss, inner, groups, grid, steps, batch_size, rate, decay,
             ema: As the options of ``levydiff train``.
         points: How many points to train on.
-        scaled: Train on the data divided by their median absolute deviation, not on the data as they are.
+        scaled: Train on the data scaled by :func:`~levydiff.scaling.fit_scaling`, not on the data as they are.
         draws: How to sample.
         metric: A name in :data:`METRICS`.
         evaluated: How many samples to compare with as many fresh points.
