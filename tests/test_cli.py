@@ -5,9 +5,14 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
+from levydiff import Denoiser, LevyModel, LevyProcess
 from levydiff.cli import main
+from levydiff.cli.build import build_sampler
+from levydiff.cli.config import SampleOptions
+from levydiff.nn import TailMLP
 
 SMALL = ["--steps", "6", "--batch-size", "64", "--width", "8", "--blocks", "1", "--points", "400"]
 SMALL += ["--checkpoint-every", "2", "--log-every", "2", "--samples", "0"]
@@ -197,3 +202,14 @@ def test_demo(tmp_path, capsys):
     assert code == 0, err
     assert (tmp_path / "demo" / "demo.png").stat().st_size > 10_000
     assert len(json.loads(out)["tail_error"]) == 4
+
+
+def test_where_and_how_sampling_starts():
+    model = LevyModel(Denoiser(TailMLP(2, width=8), LevyProcess(1.7)), (2,))
+    grid = build_sampler(SampleOptions(method="dlpm", steps=10, spacing="linear", end=0.9), model).grid
+    torch.testing.assert_close(grid, torch.linspace(0.0, 0.9, 11, dtype=torch.float64))
+    assert float(build_sampler(SampleOptions(steps=10), model).grid[-1]) == pytest.approx(0.9946)
+    starts = [build_sampler(SampleOptions(method="dlpm", start=s), model) for s in ("independent", "consistent")]
+    assert [sampler.consistent_start for sampler in starts] == [False, True]
+    with pytest.raises(ValueError, match="t_max"):
+        build_sampler(SampleOptions(end=1.5), model)
