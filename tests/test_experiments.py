@@ -71,7 +71,7 @@ def test_the_protocol_is_the_papers():
     assert (run.scaled, run.preconditioning, run.decay, run.ema) == (False, "plain", "constant", 0.0)
     assert run.draws == (Draw("dlpm", 100, 1, "linear", "independent", end=0.99),)
     options = run.options()
-    denoiser = build_denoiser(options, 2)
+    denoiser = build_denoiser(options, torch.zeros(4, 2))
     assert isinstance(denoiser.backbone, PaperMLP) and denoiser.process.alpha == 1.7
     loss = build_loss(options, denoiser.process)
     assert (loss.p, loss.eta, loss.rescaled, len(loss.grid)) == (2.0, 1.0, False, 101)

@@ -141,6 +141,17 @@ class StablePreconditioning(Preconditioning):
     def __post_init__(self) -> None:
         check_positive("scale", self.scale)
 
+    @classmethod
+    def for_data(cls, x: Tensor) -> StablePreconditioning:
+        r"""With s the median of \|x_i\| over all entries of scaled data, which is right to 5 % for stable laws; but not
+        below 1/2, which would be the width of one narrow mode, not the scale of the data.
+
+        Example:
+            >>> StablePreconditioning.for_data(torch.tensor([[0.1, -0.8], [0.9, 1e9]])).scale > 0.7
+            True
+        """
+        return cls(max(float(x.abs().median()), 0.5))
+
     def __call__(self, network: Network, process: LevyProcess, x: Tensor, t: Tensor) -> Tensor:
         c_skip, c_in, c_out = self._coefficients(process, x, t)
         return c_skip * x + c_out * network(squash(c_in * x, process.isotropic))

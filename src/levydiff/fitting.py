@@ -68,8 +68,8 @@ def fit(
         with torch.random.fork_rng(devices=[]):  # the seed decides the initial weights, and the caller's state is kept
             torch.manual_seed(seed)
             network = TailMLP(x.shape[1])
-    denoiser = Denoiser(network, process, StablePreconditioning())
-    config = TrainConfig(steps=steps, batch_size=batch_size, rate=rate or CosineDecay(), seed=seed)
     scaled = scaling.apply(x.float())
+    denoiser = Denoiser(network, process, StablePreconditioning.for_data(scaled))
+    config = TrainConfig(steps=steps, batch_size=batch_size, rate=rate or CosineDecay(), seed=seed)
     trainer = Trainer(denoiser, loss or SelfWeightedLoss(), scaled, config, folder, scaling=scaling, columns=columns)
     return trainer.fit(progress=progress)

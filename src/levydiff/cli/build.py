@@ -63,14 +63,15 @@ def build_data(spec: str, columns: str | None, points: int, seed: int) -> Table:
     return Table(values, tuple(f"x{j}" for j in range(values.shape[1])))
 
 
-def build_denoiser(options: TrainOptions, dim: int) -> Denoiser:
-    """The network with its process and preconditioning."""
+def build_denoiser(options: TrainOptions, rows: Tensor) -> Denoiser:
+    """The network with its process and preconditioning, for rows of scaled data."""
     torch.manual_seed(options.seed)  # the initial weights
     process = LevyProcess(options.alpha, SCHEDULES[options.schedule](), options.isotropic)
     make: Callable[..., torch.nn.Module] = {"tail": TailMLP, "paper": PaperMLP}[options.network]
     size = {} if options.width is None else {"width": options.width}
-    preconditioning = StablePreconditioning() if options.preconditioning == "stable" else PlainPreconditioning()
-    return Denoiser(make(dim, blocks=options.blocks, **size), process, preconditioning)
+    stable = options.preconditioning == "stable"
+    preconditioning = StablePreconditioning.for_data(rows) if stable else PlainPreconditioning()
+    return Denoiser(make(rows.shape[1], blocks=options.blocks, **size), process, preconditioning)
 
 
 def build_loss(options: TrainOptions, process: LevyProcess) -> Loss:

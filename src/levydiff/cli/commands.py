@@ -31,7 +31,7 @@ def train(options: TrainOptions, quiet: bool = False) -> dict[str, Any]:
     scaling = fit_scaling(table.values, per_column=options.scale_columns, columns=table.columns)
     values = scaling.apply(table.values.float())
     rows, validation = split_rows(values, options.validation, options.seed)
-    denoiser = build_denoiser(options, rows.shape[1])
+    denoiser = build_denoiser(options, rows)
     config = TrainConfig(
         steps=options.steps,
         batch_size=options.batch_size,

@@ -30,7 +30,7 @@ from ..plot import draw_points, draw_tails, new_figure
 from ..process import LevyProcess
 from ..rates import CosineDecay
 from ..sample import DDPM, DLIM, DLPM, Sampler
-from ..scaling import fit_scaling
+from ..scaling import Scaling, fit_scaling
 from ..schedule import quadratic_time
 from ..train import TrainConfig, Trainer
 from .build import build_data
@@ -57,8 +57,10 @@ def demo(options: DemoOptions, quiet: bool = False) -> dict[str, Any] | None:
     data = build_data(options.data, None, options.train_points, options.seed).values
     fresh = build_data(options.data, None, 1_000_000, options.seed + 1).values  # what the tails are measured against
     rows = {"fresh draws of the data": build_data(options.data, None, options.points, options.seed + 2).values}
-    for contestant in _contestants(options.seed):
-        rows[contestant.name] = _train_and_sample(contestant, data, options, quiet)
+    scaling = fit_scaling(data, per_column=False)
+    scaled = scaling.apply(data)
+    for contestant in _contestants(options.seed, StablePreconditioning.for_data(scaled)):
+        rows[contestant.name] = _train_and_sample(contestant, scaled, scaling, options, quiet)
     errors = {name: _errors(fresh, x) for name, x in rows.items()}
     _draw(folder / "demo.png", fresh, rows)
     result = {
@@ -80,10 +82,10 @@ def demo(options: DemoOptions, quiet: bool = False) -> dict[str, Any] | None:
     return None
 
 
-def _contestants(seed: int) -> list[Contestant]:
+def _contestants(seed: int, preconditioning: StablePreconditioning) -> list[Contestant]:
     def tail_network(alpha: float) -> Denoiser:
         torch.manual_seed(seed)
-        return Denoiser(TailMLP(2, width=64), LevyProcess(alpha), StablePreconditioning())
+        return Denoiser(TailMLP(2), LevyProcess(alpha), preconditioning)
 
     torch.manual_seed(seed)
     plain = Denoiser(PaperMLP(2), LevyProcess(2.0))
@@ -100,10 +102,11 @@ def _contestants(seed: int) -> list[Contestant]:
     ]
 
 
-def _train_and_sample(contestant: Contestant, data: Tensor, options: DemoOptions, quiet: bool) -> Tensor:
-    scaling = fit_scaling(data, per_column=False)
+def _train_and_sample(
+    contestant: Contestant, scaled: Tensor, scaling: Scaling, options: DemoOptions, quiet: bool
+) -> Tensor:
     config = TrainConfig(steps=options.steps, rate=CosineDecay(1e-3), ema=0.998, seed=options.seed)
-    trainer = Trainer(contestant.denoiser, contestant.loss, scaling.apply(data), config, scaling=scaling)
+    trainer = Trainer(contestant.denoiser, contestant.loss, scaled, config, scaling=scaling)
     if not quiet:
         print(f"training {contestant.name.split(',')[0]}")
     model = trainer.fit(progress=not quiet)

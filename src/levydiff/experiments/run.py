@@ -182,7 +182,8 @@ def _train(run: Run, folder: Path | None, progress: bool) -> LevyModel:
     options = run.options()
     data = build_data(run.data, None, run.points, run.seed).values.float()
     scaling = fit_scaling(data) if run.scaled else None
-    denoiser = build_denoiser(options, data.shape[1])
+    rows = data if scaling is None else scaling.apply(data)
+    denoiser = build_denoiser(options, rows)
     config = TrainConfig(
         steps=run.steps,
         batch_size=run.batch_size,
@@ -194,7 +195,6 @@ def _train(run: Run, folder: Path | None, progress: bool) -> LevyModel:
         checkpoint_every=1000,
     )
     loss = build_loss(options, denoiser.process)
-    rows = data if scaling is None else scaling.apply(data)
     trainer = Trainer(denoiser, loss, rows, config, folder, scaling=scaling)
     return trainer.fit(progress=progress)
 
