@@ -346,3 +346,13 @@ def test_the_winner_is_the_librarys_default():
     assert (signature["steps"].default, signature["alpha"].default) == (run.steps, options.alpha)
     model = fit(torch.randn(64, 2, generator=torch.Generator().manual_seed(0)), steps=1, batch_size=8)
     assert (type(model.sampler()).__name__, model.sampler().order) == ("DLIM", 2)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if load(name).pictures is not None])
+def test_every_picture_can_be_drawn(name, tmp_path):
+    experiment = load(name)
+    runs = [replace(run, steps=2, batch_size=16, points=200, evaluated=200) for run in experiment.quick([0])]
+    values = {"msle": 0.1, "f1": 0.9, "tail_error": 0.2}
+    records = [_record(run) | {"results": {draw.name: values for draw in run.draws}} for run in runs]
+    (path,) = experiment.pictures(records, tmp_path / "networks", tmp_path / name)
+    assert path.name == f"{name}.png" and path.stat().st_size > 10_000
