@@ -180,4 +180,11 @@ def pictures(records: Sequence[Record], networks: Path, stem: Path) -> list[Path
     return [path]
 
 
-EXPERIMENT = Experiment("Ours: what to choose", CAPTION, runs, quick, table, pictures, quick_seeds=1)
+FINDINGS = """
+**What we found.** The recipe was chosen by looking at seed 0 of these very data sets (network, learning rate, steps,
+scaling, spacing of the times); seeds 1 to 4 were not looked at before. With it MSLE is at the floor of the metric
+(data against other data of the same size: 0.0029 on average over these seeds), and few steps cost little: 25 are as
+good as 100. On nine Gaussians, which have no tails, Gaussian noise is better than α = 1.7 at every number of steps.
+"""
+
+EXPERIMENT = Experiment("Ours: what to choose", CAPTION, runs, quick, table, pictures, quick_seeds=1, findings=FINDINGS)
