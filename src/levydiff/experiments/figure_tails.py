@@ -59,6 +59,7 @@ def pictures(records: Sequence[Record], networks: Path, stem: Path) -> list[Path
         draw_points(ax, x[:10_000], label, limit, color)
         ax.set(xlim=axes[0].get_xlim(), ylim=axes[0].get_ylim())
     draw_tails(axes[-1], sets, "How often is ‖x‖ larger than r?", ("C0", "C3", "C2"))
+    axes[-1].legend(loc="upper right", fontsize=8)
     path = stem.with_suffix(".png")
     figure.savefig(path, dpi=100)
     return [path]
