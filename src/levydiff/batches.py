@@ -73,6 +73,10 @@ class Batches:
             epoch, offset = epoch + 1, 0
         return torch.cat(pieces)  # a copy: nobody writes into the kept orders
 
+    def take(self, index: Tensor) -> Tensor:
+        """The data at some positions, int64 of shape (m,), as they are trained on: shape (m, …)."""
+        return _gather(self.data, index)
+
     def rows(self, step: int, part: Part = None) -> Tensor:
         """The data of batch ``step``, of shape (b, …).
 
@@ -81,7 +85,7 @@ class Batches:
             part: The share of the batch to gather: a slice of it, or (rank, world) for the rank-th of ``world``
                 consecutive shares, whose sizes differ by at most 1. Everything by default.
         """
-        return _gather(self.data, self._share(step, part))
+        return self.take(self._share(step, part))
 
     def conditions(self, step: int, part: Part = None) -> dict[str, Tensor]:
         """The conditions that belong to ``rows(step, part)``."""
@@ -102,13 +106,16 @@ class Batches:
 
     def _share(self, step: int, part: Part) -> Tensor:
         """The indices of a part of a batch."""
+        return self.indices(step)[self._positions(part)]
+
+    def _positions(self, part: Part) -> slice:
+        """The positions in the batch that a part has."""
         if isinstance(part, tuple):
             rank, world = part
             if not 0 <= rank < world:
                 raise ValueError(f"part must be (rank, world) with 0 <= rank < world, got {part}")
-            part = slice(rank * self.batch_size // world, (rank + 1) * self.batch_size // world)
-        index = self.indices(step)
-        return index if part is None else index[part]
+            return slice(rank * self.batch_size // world, (rank + 1) * self.batch_size // world)
+        return slice(None) if part is None else part
 
 
 def _gather(data: Tensor | NDArray[Any], index: Tensor) -> Tensor:

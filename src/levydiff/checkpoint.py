@@ -29,6 +29,7 @@ from .denoise import Denoiser, PlainPreconditioning, StablePreconditioning
 from .nn import PaperMLP, TailMLP
 from .process import LevyProcess
 from .schedule import CosineSchedule, ExplodingSchedule, LinearSchedule
+from .unet import UNet
 
 MANIFEST = "manifest.json"
 
@@ -43,6 +44,7 @@ KINDS: dict[str, type] = {
         StablePreconditioning,
         PaperMLP,
         TailMLP,
+        UNet,
     )
 }
 

@@ -15,6 +15,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+
+def cache_folder() -> Path:
+    """The user's folder for what can be made or fetched again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "levydiff"
+
+
 # What a disk answers when it cannot take more data; other errors of a body's own are passed on as they are.
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
 

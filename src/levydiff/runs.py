@@ -14,7 +14,7 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,26 @@ class RunFolder:
         """The newest checkpoint, if there is one."""
         found = self.checkpoints()
         return found[-1] if found else None
+
+    def remember(self, options: Mapping[str, Any], free: Collection[str] = ()) -> None:
+        """Keep what was asked for in ``config.json``; refuse to go on with a run that was asked for otherwise.
+
+        Arguments:
+            options: What is asked for now, as JSON.
+            free: The names of options that may change while a run is stopped.
+        """
+        if self.path.is_file():
+            raise ValueError(f"out must be a folder, got the file {self.path}")
+        path = self.path / "config.json"
+        if path.exists():
+            before = json.loads(path.read_text())
+            differ = [name for name in options if name not in free and before.get(name) != options[name]]
+            changed = [f"{name} = {before.get(name)!r} (now {options[name]!r})" for name in differ]
+            if changed and self.newest() is not None:
+                raise ValueError(f"out must be a new folder, got {self.path} with a run of {', '.join(changed)}")
+        self.path.mkdir(parents=True, exist_ok=True)
+        with atomic_file(path) as temporary:
+            temporary.write_text(json.dumps(dict(options), indent=2) + "\n")
 
     def prepare(self, step: int) -> None:
         """Make the folder ready to go on after ``step``: drop what a killed process left, and later log lines."""

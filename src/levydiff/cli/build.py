@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..checks import check_count
 from ..data import Checkerboard, Dataset, Funnel, GaussianGrid, StableData, StudentT, SwissRoll, TwoMoons
-from ..denoise import Denoiser, PlainPreconditioning, StablePreconditioning
+from ..denoise import Denoiser, PlainPreconditioning, Predictor, StablePreconditioning
+from ..guidance import Guided
 from ..kl import CauchyLoss, FullKLLoss, TwoVariableLoss
 from ..loss import DDPMLoss, LIMLoss, Loss, OneVariableLoss, SelfWeightedLoss
 from ..model import LevyModel
 from ..nn import PaperMLP, TailMLP
-from ..process import LevyProcess
+from ..process import Clipping, LevyProcess
 from ..rates import ConstantRate, CosineDecay, LearningRate, StepDecay
 from ..robust import MedianOfMeans
 from ..sample import DDIM, DDPM, DLIM, DLPM, LIM, LIMODE, Sampler
@@ -30,6 +32,8 @@ from ..schedule import (
     quadratic_time,
 )
 from ..table import Table, read_table
+from ..train import TrainConfig
+from ..unet import UNet
 from .config import SampleOptions, TrainOptions
 
 DATA_SETS: dict[str, type[Dataset]] = {
@@ -42,6 +46,8 @@ DATA_SETS: dict[str, type[Dataset]] = {
     "student-t": StudentT,
 }
 SCHEDULES = {"cosine": CosineSchedule, "linear": LinearSchedule, "exploding": ExplodingSchedule}
+#: Options of ``levydiff train`` that may change when a run is resumed.
+FREE_OPTIONS = ("out", "samples", "log_every", "checkpoint_every", "keep", "trackers", "data_dir")
 SPACINGS = {"linear": linear_time, "quadratic": quadratic_time, "log-ratio": log_ratio_spacing}
 
 
@@ -63,15 +69,38 @@ def build_data(spec: str, columns: str | None, points: int, seed: int) -> Table:
     return Table(values, tuple(f"x{j}" for j in range(values.shape[1])))
 
 
-def build_denoiser(options: TrainOptions, rows: Tensor) -> Denoiser:
-    """The network with its process and preconditioning, for rows of scaled data."""
+def build_denoiser(options: TrainOptions, rows: Tensor, classes: int = 0) -> Denoiser:
+    """The network with its process and preconditioning, for rows of scaled data: points (n, d), images (n, c, h, w)."""
     torch.manual_seed(options.seed)  # the initial weights
     process = LevyProcess(options.alpha, SCHEDULES[options.schedule](), options.isotropic)
-    make: Callable[..., torch.nn.Module] = {"tail": TailMLP, "paper": PaperMLP}[options.network]
-    size = {} if options.width is None else {"width": options.width}
     stable = options.preconditioning == "stable"
     preconditioning = StablePreconditioning.for_data(rows) if stable else PlainPreconditioning()
-    return Denoiser(make(rows.shape[1], blocks=options.blocks, **size), process, preconditioning)
+    network = build_unet(options, rows.shape[1:], classes) if rows.ndim == 4 else build_mlp(options, rows.shape[1])
+    return Denoiser(network, process, preconditioning)
+
+
+def build_mlp(options: TrainOptions, dim: int) -> torch.nn.Module:
+    """A network for points."""
+    makers: dict[str, Callable[..., torch.nn.Module]] = {"tail": TailMLP, "paper": PaperMLP}
+    name = options.network or "tail"
+    if name not in makers:
+        raise ValueError(f"network must be tail or paper for points and tables, got {name}")
+    size = {"width": options.width, "blocks": options.blocks}
+    return makers[name](dim, **{key: value for key, value in size.items() if value is not None})
+
+
+def build_unet(options: TrainOptions, shape: Sequence[int], classes: int) -> UNet:
+    """A network for square images."""
+    makers = {"unet": UNet.small, "paper-unet": UNet.paper}
+    name = options.network or "unet"
+    if name not in makers:
+        raise ValueError(f"network must be unet or paper-unet for images, got {name}")
+    for key in ("width", "blocks"):
+        if getattr(options, key) is not None:
+            raise ValueError(f"{key} is of networks for points, but the data are images, got {getattr(options, key)}")
+    if shape[1] != shape[2]:
+        raise ValueError(f"images must be square for the U-Net, got {shape[1]}x{shape[2]}")
+    return makers[name](shape[0], shape[1], classes)
 
 
 def build_loss(options: TrainOptions, process: LevyProcess) -> Loss:
@@ -99,22 +128,51 @@ def build_rate(options: TrainOptions) -> LearningRate:
     """The learning rate."""
     if options.decay == "cosine":
         return CosineDecay(options.rate)
-    return ConstantRate(options.rate) if options.decay == "constant" else StepDecay(options.rate)
+    if options.decay == "constant":
+        return ConstantRate(options.rate)
+    return StepDecay(options.rate, every=check_count("decay_every", options.decay_every))
+
+
+def build_config(options: TrainOptions) -> TrainConfig:
+    """How to train."""
+    return TrainConfig(
+        steps=options.steps,
+        batch_size=options.batch_size,
+        rate=build_rate(options),
+        ema=options.ema,
+        seed=options.seed,
+        clip_gradient=options.clip_gradient,
+        accumulate=options.accumulate,
+        precision=options.precision,
+        compile=options.compile,
+        log_every=options.log_every,
+        validate_every=options.log_every * 5,
+        checkpoint_every=options.checkpoint_every,
+        keep=options.keep,
+        trackers=tuple(name for name in options.trackers.split(",") if name),
+    )
 
 
 def build_sampler(options: SampleOptions, model: LevyModel) -> Sampler:
     """The sampler around a model's denoiser."""
-    denoiser, schedule = model.denoiser, model.denoiser.process.schedule
+    denoiser: Predictor = model.denoiser
+    schedule = denoiser.process.schedule
+    if options.guidance != 1.0:
+        denoiser = Guided(denoiser, options.guidance)
     if options.end is not None:
         schedule = replace(schedule, t_max=options.end)
     grid = schedule.grid(options.steps, SPACINGS[options.spacing])
     implicit: dict[str, type[DLIM]] = {"dlim": DLIM, "ddim": DDIM}
+    if options.clipping and options.method not in ("lim", "lim-ode"):
+        raise ValueError(f"clipping is of lim and lim-ode, got method = {options.method}")
     if options.method in implicit:
         return implicit[options.method](denoiser, grid=grid, order=options.order)
     if options.method == "dlpm":
         return DLPM(denoiser, grid=grid, consistent_start={"independent": False, "consistent": True}[options.start])
-    others: dict[str, Callable[..., Sampler]] = {"lim": LIM, "lim-ode": LIMODE, "ddpm": DDPM}
-    return others[options.method](denoiser, grid=grid)
+    ito: dict[str, Callable[..., Sampler]] = {"lim": LIM, "lim-ode": LIMODE}
+    if options.method in ito:
+        return ito[options.method](denoiser, grid=grid, clipping=Clipping() if options.clipping else None)
+    return DDPM(denoiser, grid=grid)
 
 
 def split_rows(values: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor | None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -19,37 +18,26 @@ from ..model import LevyModel
 from ..runs import RunFolder
 from ..scaling import fit_scaling
 from ..table import TableWriter, read_table, write_table
-from ..train import TrainConfig, Trainer
-from .build import build_data, build_denoiser, build_loss, build_rate, build_sampler, split_rows
-from .config import EvaluateOptions, ReproduceOptions, SampleOptions, TrainOptions
+from ..train import Trainer
+from .build import FREE_OPTIONS, build_config, build_data, build_denoiser, build_loss, build_sampler, split_rows
+from .config import ClassifierOptions, EvaluateOptions, ReproduceOptions, SampleOptions, TrainOptions
+from .images import draw_samples, evaluate_images, is_images, refuse_image_options, train_on_images, write_images
 
 
 def train(options: TrainOptions, quiet: bool = False) -> dict[str, Any]:
     """Train, sample, draw the pictures; resume what was stopped."""
     folder = Path(options.out)
+    if is_images(options.data):
+        return train_on_images(options, folder, quiet)
+    refuse_image_options(options)
     table = build_data(options.data, options.columns, options.points, options.seed)
     scaling = fit_scaling(table.values, per_column=options.scale_columns, columns=table.columns)
     values = scaling.apply(table.values.float())
     rows, validation = split_rows(values, options.validation, options.seed)
     denoiser = build_denoiser(options, rows)
-    config = TrainConfig(
-        steps=options.steps,
-        batch_size=options.batch_size,
-        rate=build_rate(options),
-        ema=options.ema,
-        seed=options.seed,
-        clip_gradient=options.clip_gradient,
-        accumulate=options.accumulate,
-        precision=options.precision,
-        compile=options.compile,
-        log_every=options.log_every,
-        validate_every=options.log_every * 5,
-        checkpoint_every=options.checkpoint_every,
-        keep=options.keep,
-        trackers=tuple(name for name in options.trackers.split(",") if name),
-    )
+    config = build_config(options)
     loss = build_loss(options, denoiser.process)
-    _remember(folder, options)
+    RunFolder(folder).remember(dataclasses.asdict(options), FREE_OPTIONS)
     trainer = Trainer(
         denoiser,
         loss,
@@ -66,23 +54,6 @@ def train(options: TrainOptions, quiet: bool = False) -> dict[str, Any]:
     if trainer.accelerator.is_main_process and options.samples:
         result |= _sample_and_draw(folder, model, table.values.float(), options.samples, quiet)
     return result
-
-
-def _remember(folder: Path, options: TrainOptions) -> None:
-    """Keep the options with the run; refuse to go on with a run that was started with others."""
-    if folder.is_file():
-        raise ValueError(f"out must be a folder, got the file {folder}")
-    path = folder / "config.json"
-    now = dataclasses.asdict(options)
-    if path.exists():
-        before = json.loads(path.read_text())
-        free = {"out", "samples", "log_every", "checkpoint_every", "keep", "trackers"}
-        differ = [k for k in now if k not in free and before.get(k) != now[k]]
-        changed = [f"{k} = {before.get(k)!r} (now {now[k]!r})" for k in differ]
-        if changed and RunFolder(folder).newest() is not None:
-            raise ValueError(f"out must be a new folder, got {folder} with a run of {', '.join(changed)}")
-    folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(now, indent=2) + "\n")
 
 
 def _sample_and_draw(folder: Path, model: LevyModel, data: Tensor, number: int, quiet: bool) -> dict[str, Any]:
@@ -110,10 +81,16 @@ def sample(model_path: str, options: SampleOptions, quiet: bool = False) -> dict
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said below
             model = model.with_alpha(options.alpha)
-    if len(model.shape) != 1:
-        raise ValueError(
-            f"model must be one of points or tables to be sampled into a table, got samples of {model.shape}"
-        )
+    result: dict[str, Any] = {"samples": options.out, "number": number, "alpha": model.alpha}
+    step, steps = model.info.get("step"), model.info.get("training", {}).get("steps")
+    if step != steps:
+        result["unfinished"] = f"the model is a checkpoint of step {step} of {steps}"
+    result |= {"trained_at_alpha": trained} if options.alpha is not None else {}
+    if len(model.shape) == 3:
+        write_images(options.out, draw_samples(model, options, quiet))
+        return result
+    if options.label is not None or options.guidance != 1.0:
+        raise ValueError("label and guidance are of models of images, got a model of points")
     sampler = build_sampler(options, model)
     generator = torch.Generator().manual_seed(options.seed)
     size = check_count("batch_size", options.batch_size)
@@ -125,11 +102,7 @@ def sample(model_path: str, options: SampleOptions, quiet: bool = False) -> dict
             count = min(size, number - start)
             writer.write(model.sample(count, sampler, generator=generator))
             bar.update(count)
-    result: dict[str, Any] = {"samples": options.out, "number": number, "alpha": model.alpha}
-    step, steps = model.info.get("step"), model.info.get("training", {}).get("steps")
-    if step != steps:
-        result["unfinished"] = f"the model is a checkpoint of step {step} of {steps}"
-    return result | ({"trained_at_alpha": trained} if options.alpha is not None else {})
+    return result
 
 
 def _pick(x: Tensor, size: int, seed: int) -> Tensor:
@@ -153,22 +126,25 @@ def load_model(path: str) -> LevyModel:
     return LevyModel.from_pretrained(RunFolder(folder).newest() or path)
 
 
-def evaluate(subject: str, options: EvaluateOptions) -> dict[str, Any]:
+def evaluate(subject: str, options: EvaluateOptions, quiet: bool = False) -> dict[str, Any]:
     """Compare a model's samples, or a file of samples, with data."""
     spec, columns = options.data, options.columns
+    points = 25_000 if options.points is None else check_count("points", options.points)
     if Path(subject).is_file():
         samples = read_table(subject).values.float()
         if spec is None:
             raise ValueError("data must be given to evaluate a file of samples, got none")
     else:
         model = load_model(subject)
-        samples = model.sample(options.points, seed=options.seed, batch_size=50_000)
+        if len(model.shape) == 3:
+            return evaluate_images(model, options, quiet)
+        samples = model.sample(points, seed=options.seed, batch_size=50_000)
         trained = model.info.get("options", {})
         spec, columns = spec or trained.get("data"), columns or (None if spec else trained.get("columns"))
         if spec is None:
             raise ValueError("data must be given: the model does not say what it was trained on")
     # Another seed than the training data's, so that a synthetic reference is fresh.
-    data = build_data(spec, columns, options.points, options.seed + 1_000_000).values.float()
+    data = build_data(spec, columns, points, options.seed + 1_000_000).values.float()
     if data.shape[1:] != samples.shape[1:]:
         raise ValueError(f"data must have {samples.shape[1]} columns as the samples have, got {data.shape[1]}")
     result: dict[str, Any] = {"data": spec, "rows": len(data), "samples": len(samples)}
@@ -195,6 +171,21 @@ def info(path: str) -> dict[str, Any]:
     record = checked.record("config")["levydiff"]
     weights = sum(value.numel() for value in checked.tensors("model").values())
     return {"folder": str(folder), "weights": weights, **record}
+
+
+def classifier(options: ClassifierOptions, quiet: bool = False) -> dict[str, Any]:
+    """Train a classifier of images and save it."""
+    from ..classifier import make
+
+    right = make(
+        options.data,
+        options.out,
+        folder=options.data_dir,
+        epochs=options.epochs,
+        seed=options.seed,
+        progress=not quiet,
+    )
+    return {"classifier": options.out, "accuracy": right}
 
 
 def reproduce(name: str, options: ReproduceOptions, quiet: bool = False) -> dict[str, Any] | None:

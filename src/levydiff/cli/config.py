@@ -29,16 +29,29 @@ def option(default: Any, help: str, choices: tuple[str, ...] | None = None) -> A
 class TrainOptions:
     """What ``levydiff train`` can be told."""
 
-    data: str = option("student-t:df=1.5", "a data set such as stable:alpha=1.7, or a .csv, .parquet or .npy file")
+    data: str = option(
+        "student-t:df=1.5",
+        "a data set such as stable:alpha=1.7; a .csv, .parquet or .npy file; or images: mnist, cifar10, cifar10_lt, "
+        "digits, a folder or .zip of them, hf:owner/name",
+    )
+    data_dir: str | None = option(None, "where image data are; else LEVYDIFF_DATA, else they are fetched")
     columns: str | None = option(None, "the columns of a table to use, separated by commas; all by default")
     points: int = option(32_000, "how many points to draw from a synthetic data set")
     out: str = option("run", "the folder of the run; a run that was stopped goes on from there")
     alpha: float = option(1.7, "stability index of the noise in (0, 2]; 2 is Gaussian diffusion")
     isotropic: bool = option(True, "one random variance for each sample, not for each coordinate")
     schedule: str = option("cosine", "the noise schedule", ("cosine", "linear", "exploding"))
-    network: str = option("tail", "ours or the paper's network", ("tail", "paper"))
-    width: int | None = option(None, "the width of the network's layers")
-    blocks: int = option(4, "the network's residual blocks")
+    network: str | None = option(
+        None,
+        "tail (ours, the default) or the paper's for points; unet (small, the default) or paper-unet for images",
+        ("tail", "paper", "unet", "paper-unet"),
+    )
+    width: int | None = option(None, "the width of the layers of a network for points")
+    blocks: int | None = option(None, "the residual blocks of a network for points; 4 by default")
+    labels: bool = option(False, "images: learn each class, for levydiff sample --label")
+    label_dropout: float = option(0.1, "images with labels: share of labels dropped, for --guidance")
+    flips: bool = option(False, "images: flip half of them left to right")
+    imbalance: float | None = option(None, "images: keep the k-th of K classes by imbalance^(-k/(K-1))")
     preconditioning: str = option("stable", "stable is linear in the tail, plain is the paper's", ("stable", "plain"))
     loss: str = option(
         "self-weighted",
@@ -53,6 +66,7 @@ class TrainOptions:
     batch_size: int = option(1024, "samples in each step, over all processes")
     rate: float = option(3e-3, "learning rate of Adam")
     decay: str = option("cosine", "how the rate falls", ("cosine", "constant", "step"))
+    decay_every: int = option(400, "of step: the rate falls by a hundredth after so many steps")
     ema: float = option(0.999, "decay of the average of the weights; 0 for none")
     seed: int = option(0, "everything random follows from it")
     clip_gradient: float | None = option(None, "largest norm of the gradient; none by default")
@@ -82,6 +96,9 @@ class SampleOptions:
     seed: int = option(0, "the same seed gives the same samples, whatever the batch size")
     batch_size: int = option(50_000, "samples at a time; bounds the memory")
     alpha: float | None = option(None, "drive the network with another alpha than it was trained with")
+    clipping: bool = option(False, "of lim and lim-ode: cut large noise, as LIM's authors do")
+    label: int | None = option(None, "images: the class to draw; all in turn by default")
+    guidance: float = option(1.0, "images: weight of classifier-free guidance towards the class")
 
 
 @dataclass(frozen=True)
@@ -90,8 +107,15 @@ class EvaluateOptions:
 
     data: str | None = option(None, "the reference: a data set or a file; the model's own data by default")
     columns: str | None = option(None, "the columns of a table to use, separated by commas")
-    points: int = option(25_000, "how many points to draw from a synthetic data set, and from a model")
+    points: int | None = option(
+        None, "how many points to draw from a synthetic data set, and from a model: 25000, of images 1000 by default"
+    )
     seed: int = option(1, "of the reference and of the model's samples")
+    data_dir: str | None = option(None, "where image data are; else LEVYDIFF_DATA, else they are fetched")
+    features: str = option(
+        "classifier", "images: the features to compare in", ("classifier", "efficientnet", "inception")
+    )
+    weights: str | None = option(None, "images: the weights of the feature network, a file (classifier: a folder)")
 
 
 @dataclass(frozen=True)
@@ -110,12 +134,28 @@ class DemoOptions:
 class ReproduceOptions:
     """What ``levydiff reproduce`` can be told."""
 
+    dataset: str | None = option(None, "of table3: mnist (the default), mnist_lt or cifar10_lt")
+    budget: str | None = option(None, "of table3: cpu (the default), or the paper's, for GPUs", ("cpu", "paper"))
+    data_dir: str | None = option(None, "where image data are; else LEVYDIFF_DATA, else they are fetched")
     runs: int | None = option(None, "how many seeds; each experiment has its own default")
     jobs: int = option(-1, "runs at a time, one thread each; -1 for as many as there are cores")
     quick: bool = option(False, "a small version in a minute or two, for a look")
     dask: str | None = option(None, "the address of a Dask scheduler to run on, or local")
     out: str = option("experiments/results", "the folder for the results")
     cache: str = option("experiments/cache", "the folder for finished runs and trained networks")
+
+
+@dataclass(frozen=True)
+class ClassifierOptions:
+    """What ``levydiff classifier`` can be told."""
+
+    data: str = option(
+        "mnist", "labelled images: mnist, digits, cifar10, a folder with a subfolder for each class, ..."
+    )
+    data_dir: str | None = option(None, "where image data are; else LEVYDIFF_DATA, else they are fetched")
+    out: str = option("classifier", "the folder for the trained network")
+    epochs: int = option(4, "passes through the images")
+    seed: int = option(0, "everything random follows from it")
 
 
 def add_options(parser: argparse.ArgumentParser, options: type[Any]) -> None:
@@ -155,11 +195,21 @@ def merge(options: type[T], line: Mapping[str, Any], file: str | None) -> T:
     return options(**values | {key: value for key, value in line.items() if key in names})
 
 
+def shipped_configs() -> dict[str, Path]:
+    """The configurations that come with levydiff, by name."""
+    return {path.stem: path for path in sorted((Path(__file__).parent / "configs").glob("*.yaml"))}
+
+
 def _read_yaml(options: type[Any], path: Path) -> dict[str, Any]:
+    shipped = shipped_configs()
+    if not path.is_file() and str(path) in shipped:
+        path = shipped[str(path)]
     try:
         values = yaml.safe_load(path.read_text()) or {}
     except OSError as error:
-        raise ValueError(f"config must be a readable YAML file, got {path}: {error.strerror}") from error
+        raise ValueError(
+            f"config must be a readable YAML file or one of {', '.join(shipped)}, got {path}: {error.strerror}"
+        ) from error
     except yaml.YAMLError as error:
         raise ValueError(f"config must be a YAML file, got {path}: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
@@ -176,7 +226,7 @@ def _read_yaml(options: type[Any], path: Path) -> dict[str, Any]:
         ):
             raise ValueError(f"config's {name} must be of type {kind.__name__}, got {value!r}")
         choices = fields[name].metadata["choices"]
-        if choices and value not in choices:
+        if choices and value not in choices and not optional:
             raise ValueError(f"config's {name} must be one of {', '.join(choices)}, got {value!r}")
     return values
 

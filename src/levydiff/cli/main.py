@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import __version__
 from .config import (
+    ClassifierOptions,
     DemoOptions,
     EvaluateOptions,
     ReproduceOptions,
@@ -26,7 +27,15 @@ from data to samples:
   levydiff train --data returns.csv --alpha 1.7 --out run
   levydiff sample run --number 100000 --out samples.csv
   levydiff evaluate run --data returns.csv
+
+from images to images:
+  levydiff train --data mnist --config small --out digits
+  levydiff sample digits --number 64 --out digits.png
 """
+
+
+_CONFIG_HELP = "a YAML file of options, or one that comes with levydiff (train: small, paper-mnist, \
+paper-cifar10_lt); options on the line win"
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -41,16 +50,16 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"levydiff {__version__}")
     commands = top.add_subparsers(
-        dest="command", required=True, metavar="train | sample | evaluate | demo | info | reproduce"
+        dest="command", required=True, metavar="train | sample | evaluate | demo | info | classifier | reproduce"
     )
 
     def command(name: str, text: str, options: type[Any] | None = None) -> argparse.ArgumentParser:
-        words = {"train": "[options]", "demo": "[options]", "reproduce": "NAME [options]"}.get(name, "MODEL [options]")
-        usage = f"levydiff {name} {words}"
+        words = {"reproduce": "NAME [options]"} | dict.fromkeys(("train", "demo", "classifier"), "[options]")
+        usage = f"levydiff {name} {words.get(name, 'MODEL [options]')}"
         made = commands.add_parser(name, help=text, description=text, formatter_class=_Help, usage=usage)
         made.add_argument("--json", action="store_true", help="print one JSON object, and no progress bars")
         if options is not None:
-            made.add_argument("--config", metavar="FILE", help="a YAML file of options; those on the line win")
+            made.add_argument("--config", metavar="FILE", help=_CONFIG_HELP)
             made.add_argument("--print-config", action="store_true", help="print all options as YAML and stop")
             add_options(made, options)
         return made
@@ -62,8 +71,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("model", help=f"{model}, or a file of samples")
     command("info", "Say what a model is.").add_argument("model", help=model)
     command("demo", "Train heavy-tailed and Gaussian diffusion and compare their tails.", DemoOptions)
+    command("classifier", "Train a classifier of images, for features to compare images in.", ClassifierOptions)
     made = command("reproduce", "Make a table or a figure of the paper, or of ours.", ReproduceOptions)
-    made.add_argument("name", help="table1, table2, figure-steps, figure-tails, ours or tails")
+    made.add_argument("name", help="table1, table2, table3, figure-steps, figure-tails, ours or tails")
     return top
 
 
@@ -72,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     try:
         result = _run(args)
-    except (ValueError, OSError, ModuleNotFoundError, RuntimeError) as error:
+    except (ValueError, OSError, ImportError, RuntimeError) as error:
         print(f"levydiff: {_sentence(error)}", file=sys.stderr)
         return 2
     except FloatingPointError as error:
@@ -95,6 +105,7 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | None:
         "sample": SampleOptions,
         "evaluate": EvaluateOptions,
         "demo": DemoOptions,
+        "classifier": ClassifierOptions,
         "reproduce": ReproduceOptions,
     }
     options: Any = None
@@ -112,9 +123,11 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | None:
     if args.command == "sample":
         return commands.sample(args.model, options, quiet=args.json)
     if args.command == "evaluate":
-        return commands.evaluate(args.model, options)
+        return commands.evaluate(args.model, options, quiet=args.json)
     if args.command == "demo":
         return demo(options, quiet=args.json)
+    if args.command == "classifier":
+        return commands.classifier(options, quiet=args.json)
     if args.command == "reproduce":
         return commands.reproduce(args.name, options, quiet=args.json)
     return commands.info(args.model)

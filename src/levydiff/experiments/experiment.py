@@ -8,6 +8,7 @@ from pathlib import Path
 
 from .run import Run
 from .sweep import Record
+from .trial import Trial
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class Experiment:
 
     title: str
     caption: str
-    runs: Callable[[Sequence[int]], list[Run]]
-    quick: Callable[[Sequence[int]], list[Run]]
+    runs: Callable[[Sequence[int]], Sequence[Trial]]
+    quick: Callable[[Sequence[int]], Sequence[Trial]]
     table: Callable[[Sequence[Record]], str]
     pictures: Callable[[Sequence[Record], Path, Path], list[Path]] | None = None
     findings: str = ""

@@ -19,8 +19,9 @@ from . import paper
 from .experiment import Experiment, small
 from .ours import winner
 from .report import markdown, mean_and_spread, scores
-from .run import Draw, Run, sample, train
+from .run import Run
 from .sweep import Record
+from .trial import Draw, sample, train
 
 ALPHA = 1.7
 STEPS = (5, 10, 25)

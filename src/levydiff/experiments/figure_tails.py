@@ -17,8 +17,9 @@ from . import paper
 from .experiment import Experiment, small
 from .ours import BEST, winner
 from .report import markdown, mean_and_spread, scores
-from .run import FRESH, Run, sample, train
+from .run import FRESH, Run
 from .sweep import Record
+from .trial import sample, train
 
 ROWS = ("paper's DLPM, α = 1.7", "paper's DLPM, α = 2", "ours, α = 1.7")
 

@@ -29,8 +29,9 @@ from ..plot import new_grid
 from . import paper
 from .experiment import Experiment, small
 from .report import markdown, mean_and_spread, scores
-from .run import Draw, Run
+from .run import Run
 from .sweep import Record
+from .trial import Draw
 
 CAPTION = """
 The paper's two data sets with stable preconditioning. *Winner*: the library's defaults, trained for 6000 steps of

@@ -7,10 +7,13 @@ The discrete chains start from t = 0.99 = (T - 1)/T, as the published code's; LI
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from .run import Draw, Run
+from .report import Cell, markdown, paper_rows, scores
+from .run import Run
+from .sweep import Record
+from .trial import Draw
 
 ALPHAS = (1.5, 1.6, 1.7, 1.8, 1.9, 2.0)
 
@@ -53,3 +56,27 @@ def main_cells(data: str, metric: str, alphas: Sequence[float], seeds: Sequence[
         runs += [make(data, metric, alpha, seed) for alpha in alphas for make in (dlpm, lim)]
         runs.append(ddpm(data, metric, seed))
     return runs
+
+
+def cells_of(records: Sequence[Record], metric: str) -> tuple[list[float], dict[str, list[Cell]]]:
+    """The α of the records, and the scores of each method at each of them."""
+    alphas = sorted({record["run"]["alpha"] for record in records})
+    return alphas, {
+        method: [scores(records, draw.name, metric, label=method, alpha=alpha) for alpha in alphas]
+        for method, draw in DRAWS.items()
+    }
+
+
+def table(
+    records: Sequence[Record],
+    metric: str,
+    published: Mapping[str, Sequence[tuple[float, float] | None]],
+    published_runs: int,
+    *extra: Sequence[str],
+) -> str:
+    """Ours and the paper's, α across; ``extra`` rows follow the first."""
+    alphas, cells = cells_of(records, metric)
+    columns = [ALPHAS.index(alpha) for alpha in alphas]
+    numbers = {method: [row[i] for i in columns] for method, row in published.items()}
+    rows = paper_rows(cells, numbers, published_runs)
+    return markdown(["", *(f"α = {alpha}" for alpha in alphas)], [rows[0], *map(list, extra), *rows[1:]])

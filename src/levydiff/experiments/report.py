@@ -100,7 +100,13 @@ def paper_rows(
     published: Mapping[str, Sequence[tuple[float, float] | None]],
     published_runs: int,
 ) -> list[list[str]]:
-    """For each method a row of ours, Welch's p against DLPM, the paper's, and how far apart they are."""
+    """For each method a row of ours, Welch's p against DLPM, the paper's, and how far apart they are.
+
+    Arguments:
+        cells: The scores of each method, by column.
+        published: The paper's mean and standard deviation, likewise.
+        published_runs: Over how many runs these are.
+    """
     rows = []
     for name, numbers in published.items():
         rows.append([f"**{name}**", *map(mean_and_spread, cells[name])])

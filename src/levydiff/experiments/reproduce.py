@@ -7,6 +7,7 @@ the versions, the seeds and the cost. Runs that ``NAME.json`` already holds are 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +22,8 @@ from ..plot import new_figure
 from . import load
 from .experiment import Experiment
 from .report import LEGEND
-from .run import Run
 from .sweep import Record, finished, sweep
+from .trial import Trial
 
 
 def reproduce(
@@ -35,6 +36,9 @@ def reproduce(
     out: Path = Path("experiments/results"),
     cache: Path = Path("experiments/cache"),
     progress: bool = True,
+    dataset: str | None = None,
+    budget: str | None = None,
+    data_dir: str | None = None,
 ) -> dict[str, Any]:
     """Make an experiment.
 
@@ -47,11 +51,17 @@ def reproduce(
         out: The folder for the results.
         cache: The folder for records and trained networks of single runs.
         progress: Show a progress bar.
+        dataset, budget: Of ``table3``: see :mod:`levydiff.experiments.table3`.
+        data_dir: Where image data are, for this process and its workers; see :mod:`levydiff.sources`.
 
     Returns:
         The table, and the files that were written.
     """
-    experiment = load(name)
+    experiment = load(name, dataset, budget)
+    if data_dir is not None:
+        os.environ["LEVYDIFF_DATA"] = data_dir
+    chosen = [word for word in (dataset or ("mnist" if name == "table3" else None), budget) if word]
+    stem = "-".join([name, *(word for word in chosen if word != "cpu"), *(["quick"] if quick else [])])
     if jobs != -1 and jobs < 1:
         raise ValueError(f"jobs must be at least 1, or -1 for as many as there are cores, got {jobs}")
     if experiment.pictures is not None:
@@ -60,9 +70,11 @@ def reproduce(
         check_count("runs", runs) if runs is not None else experiment.quick_seeds if quick else experiment.seeds
     )
     wanted = experiment.quick(seeds) if quick else experiment.runs(seeds)
-    command = f"levydiff reproduce {name}{' --quick' if quick else ''}{f' --runs {runs}' if runs else ''}"
+    words = [f"--dataset {dataset}" if dataset else "", f"--budget {budget}" if budget else ""]
+    words += ["--quick" if quick else "", f"--runs {runs}" if runs else ""]
+    command = " ".join(["levydiff reproduce", name, *(word for word in words if word)])
     out.mkdir(parents=True, exist_ok=True)
-    sheet = Sheet(experiment, out / (f"{name}-quick" if quick else name), command, quick, wanted)
+    sheet = Sheet(experiment, out / stem, command, quick, wanted)
     known = sheet.read() | finished(wanted, cache)
     missing = [run for run in wanted if run.key not in known]
     if not missing:
@@ -95,7 +107,7 @@ class Sheet:
     stem: Path
     command: str
     quick: bool
-    wanted: Sequence[Run]
+    wanted: Sequence[Trial]
 
     def file(self, suffix: str) -> Path:
         """The path with a suffix."""

@@ -1,6 +1,6 @@
 """Many runs, on all cores, none of them twice.
 
-Each :class:`~levydiff.experiments.run.Run` is a job of its own through ``joblib``, on one thread. Its record is
+Each :class:`~levydiff.experiments.trial.Trial` is a job of its own through ``joblib``, on one thread. Its record is
 written to the cache, whole or not at all, by the worker that made it; so a sweep can be killed at any moment and,
 started again, makes only the runs that are missing. A training that was under way goes on from its last checkpoint.
 
@@ -27,12 +27,12 @@ from joblib.parallel import get_active_backend
 from tqdm.auto import tqdm
 
 from ..files import atomic_file
-from .run import Run, execute
+from .trial import Trial, execute
 
 Record = Mapping[str, Any]
 
 
-def finished(runs: Sequence[Run], cache: Path) -> dict[str, Record]:
+def finished(runs: Sequence[Trial], cache: Path) -> dict[str, Record]:
     """The records in the cache of those of the runs that are made, by their keys."""
     return {run.key: record for run in runs if (record := _read(cache / f"{run.key}.json", run.key)) is not None}
 
@@ -47,7 +47,7 @@ def _read(path: Path, key: str) -> Record | None:
 
 
 def sweep(
-    runs: Sequence[Run], cache: Path, *, jobs: int = -1, dask: str | None = None, progress: bool = True, made: int = 0
+    runs: Sequence[Trial], cache: Path, *, jobs: int = -1, dask: str | None = None, progress: bool = True, made: int = 0
 ) -> Iterator[Record]:
     """Make runs; gives the record of each as soon as it is there.
 
@@ -72,7 +72,7 @@ def sweep(
                     yield record
 
 
-def _make(run: Run, cache: Path, sweeper: int) -> Record:
+def _make(run: Trial, cache: Path, sweeper: int) -> Record:
     """One run, for the process ``sweeper``: in a worker of it, in itself, or on a cluster."""
     if os.getppid() == sweeper:
         _die_with(sweeper)

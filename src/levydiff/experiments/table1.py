@@ -12,9 +12,10 @@ from dataclasses import replace
 
 from . import paper
 from .experiment import Experiment, small
-from .report import markdown, mean_and_spread, paper_rows, scores
-from .run import Draw, Run
+from .report import mean_and_spread, scores
+from .run import Run
 from .sweep import Record
+from .trial import Draw
 
 CAPTION = """
 The paper's protocol on stable data, α of the noise across. MSLE(0.95) of the first coordinate, the mean over the tail
@@ -46,16 +47,9 @@ def quick(seeds: Sequence[int]) -> list[Run]:
 
 def table(records: Sequence[Record]) -> str:
     alphas = sorted({record["run"]["alpha"] for record in records})
-    columns = [paper.ALPHAS.index(alpha) for alpha in alphas]
-    published = {method: [numbers[i] for i in columns] for method, numbers in PUBLISHED.items()}
-    cells = {
-        method: [scores(records, draw.name, "msle", label=method, alpha=alpha) for alpha in alphas]
-        for method, draw in paper.DRAWS.items()
-    }
     own = [scores(records, OWN_END.name, "msle", label="DLPM", alpha=alpha) for alpha in alphas]
-    rows = paper_rows(cells, published, 20)
-    rows.insert(1, ["**DLPM** from t = 0.9946", *map(mean_and_spread, own)])
-    return markdown(["", *(f"α = {alpha}" for alpha in alphas)], rows)
+    own_row = ["**DLPM** from t = 0.9946", *map(mean_and_spread, own)]
+    return paper.table(records, "msle", PUBLISHED, 20, own_row)
 
 
 FINDINGS = """

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from . import paper
 from .experiment import Experiment, small
-from .report import markdown, paper_rows, scores
 from .run import Run
 from .sweep import Record
 
@@ -42,14 +41,7 @@ def quick(seeds: Sequence[int]) -> list[Run]:
 
 
 def table(records: Sequence[Record]) -> str:
-    alphas = sorted({record["run"]["alpha"] for record in records})
-    columns = [paper.ALPHAS.index(alpha) for alpha in alphas]
-    published = {method: [numbers[i] for i in columns] for method, numbers in PUBLISHED.items()}
-    cells = {
-        method: [scores(records, draw.name, "f1", label=method, alpha=alpha) for alpha in alphas]
-        for method, draw in paper.DRAWS.items()
-    }
-    return markdown(["", *(f"α = {alpha}" for alpha in alphas)], paper_rows(cells, published, 30))
+    return paper.table(records, "f1", PUBLISHED, 30)
 
 
 FINDINGS = """

@@ -19,8 +19,9 @@ from ..plot import new_figure
 from .experiment import Experiment, small
 from .ours import ours
 from .report import markdown, mean_and_spread, scores
-from .run import Draw, Run, score_of_data
+from .run import Run, score_of_data
 from .sweep import Record
+from .trial import Draw
 
 CAPTION = """
 Two-dimensional data, 5000 training points, 25000 samples against 25000 fresh points. *Tail error*: mean of \\|Δ log

@@ -1,0 +1,162 @@
+"""Images on the command line: which data are images, how a set is made ready for a network, training, sampling."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..checks import check_count
+from ..features import (
+    ClassifierFeatures,
+    EfficientNetFeatures,
+    FeatureNetwork,
+    InceptionFeatures,
+    reference_features,
+    score_images,
+)
+from ..files import atomic_file, cache_folder
+from ..guidance import LabelDropout
+from ..images import ImageBatches, ImageSet, long_tailed, pad, save_grid, to_pixels, to_unit
+from ..model import LevyModel
+from ..runs import RunFolder
+from ..sources import SOURCES, load_images
+from ..train import Trainer
+from .build import FREE_OPTIONS, build_config, build_denoiser, build_loss, build_sampler, split_rows
+from .config import EvaluateOptions, SampleOptions, TrainOptions
+
+#: What height and width must be multiples of, for each network.
+MULTIPLES = {"unet": 4, "paper-unet": 8}
+
+#: How many images are drawn into a run's picture.
+SHOWN = 64
+
+
+def is_images(spec: str) -> bool:
+    """Whether ``--data`` means images: a named set, a Hugging Face name, a folder or a .zip."""
+    return spec in SOURCES or spec.startswith("hf:") or spec.endswith(".zip") or Path(spec).is_dir()
+
+
+def build_images(options: TrainOptions, train: bool = True) -> ImageSet:
+    """The images of a run, padded as its network needs it; the test set is never made long-tailed."""
+    images = load_images(options.data, options.data_dir, train=train)
+    if options.imbalance is not None and train:
+        images = long_tailed(images, imbalance=options.imbalance)
+    return pad(images, MULTIPLES.get(options.network or "unet", 1))
+
+
+def image_trainer(
+    options: TrainOptions, images: ImageSet, folder: Path | None, validation: ImageSet | None = None
+) -> Trainer:
+    """The trainer of a denoiser of images."""
+
+    def batches(part: ImageSet) -> ImageBatches:
+        return ImageBatches(part, options.batch_size, options.seed, flips=options.flips, labels=options.labels)
+
+    classes = len(images.classes) if options.labels else 0
+    some = images.pixels[:: -(-len(images) // 1000)]  # from all of the set: it may be in the order of its classes
+    denoiser = build_denoiser(options, to_unit(some), classes)
+    loss = build_loss(options, denoiser.process)
+    if classes:
+        loss = LabelDropout(loss, classes, options.label_dropout)
+    info = {"options": dataclasses.asdict(options), "data": images.source, "classes": list(images.classes)}
+    held = None if validation is None else batches(validation)
+    return Trainer(denoiser, loss, batches(images), build_config(options), folder, validation=held, info=info)
+
+
+def train_on_images(options: TrainOptions, folder: Path, quiet: bool) -> dict[str, Any]:
+    """``levydiff train`` for images: train, sample, draw the pictures."""
+    if options.columns:
+        raise ValueError(f"columns can be chosen from a table only, got data = {options.data!r}")
+    rows, held = split_rows(torch.arange(len(images := build_images(options))), options.validation, options.seed)
+    trainer = image_trainer(options, images.take(rows), folder, None if held is None else images.take(held))
+    RunFolder(folder).remember(dataclasses.asdict(options), FREE_OPTIONS)
+    model = trainer.fit(progress=not quiet)
+    result: dict[str, Any] = {"model": str(folder / "model"), "alpha": model.alpha, "steps": trainer.step}
+    if trainer.accelerator.is_main_process and options.samples:
+        result |= _sample_and_draw(folder, model, options.samples, quiet)
+    return result
+
+
+def refuse_image_options(options: TrainOptions) -> None:
+    """An error if options of images are given for points."""
+    usual = TrainOptions()
+    for name in ("data_dir", "labels", "label_dropout", "flips", "imbalance"):
+        if getattr(options, name) != getattr(usual, name):
+            raise ValueError(f"{name} is of images, but the data are points, got {getattr(options, name)}")
+
+
+def _sample_and_draw(folder: Path, model: LevyModel, number: int, quiet: bool) -> dict[str, Any]:
+    """A run's samples, a grid of them, and the loss curve."""
+    from ..plot import draw_loss, new_figure
+
+    samples = draw_samples(model, SampleOptions(number=number), quiet)
+    write_images(folder / "samples.npy", samples)
+    grid = save_grid(folder / "samples.png", samples[:SHOWN])
+    figure, (ax,) = new_figure(1)
+    lines = RunFolder(folder).lines()
+    draw_loss(ax, lines)
+    figure.savefig(folder / "loss.png", dpi=120)
+    return {
+        "loss": lines[-1]["loss"] if lines else None,
+        "samples": str(folder / "samples.npy"),
+        "pictures": [str(grid), str(folder / "loss.png")],
+    }
+
+
+def draw_samples(model: LevyModel, options: SampleOptions, quiet: bool) -> Tensor:
+    """Images of a model, all classes in turn unless one is asked for."""
+    sampler = build_sampler(options, model)
+    classes = int(getattr(model.denoiser.backbone, "classes", 0))
+    if options.label is not None and not classes:
+        raise ValueError(f"label must not be given for a model trained without --labels, got {options.label}")
+    if options.label is not None and not 0 <= options.label < classes:
+        raise ValueError(f"label must lie in 0 ... {classes - 1}, got {options.label}")
+    cond: dict[str, Any] = {}
+    if classes:
+        every = torch.arange(options.number) % classes
+        cond["label"] = every if options.label is None else torch.full_like(every, options.label)
+    size = min(options.batch_size, 256)  # a U-Net's features are large
+    return model.sample(options.number, sampler, seed=options.seed, batch_size=size, progress=not quiet, **cond)
+
+
+def write_images(path: str | Path, samples: Tensor) -> None:
+    """Samples into a .npy file as they are, unclamped, or into a .png grid."""
+    path = Path(path)
+    if path.suffix == ".png":
+        save_grid(path, samples)
+    elif path.suffix == ".npy":
+        with atomic_file(path) as temporary:
+            np.save(temporary, samples.cpu().numpy())
+    else:
+        raise ValueError(f"out must end in .npy or .png for images, got {path.name}")
+
+
+def evaluate_images(model: LevyModel, options: EvaluateOptions, quiet: bool) -> dict[str, Any]:
+    """Scores of a model's images against the test set of what it was trained on, or against another set."""
+    trained = TrainOptions(**model.info.get("options", {"data": ""}))
+    data = options.data or trained.data
+    if not data:
+        raise ValueError("data must be given: the model does not say what it was trained on")
+    network = feature_network(options.features, options.weights)
+    reference = load_images(data, options.data_dir, train=False)
+    number = 1000 if options.points is None else check_count("points", options.points)
+    samples = draw_samples(model, SampleOptions(number=number, seed=options.seed), quiet)
+    cache = cache_folder() / "features"
+    real = reference_features(network, pad(reference, model.shape[1]).pixels, cache, progress=not quiet)
+    return dataclasses.asdict(score_images(network, real, to_pixels(samples), reference=reference.source))
+
+
+def feature_network(name: str, weights: str | None = None) -> FeatureNetwork:
+    """A feature network by its name."""
+    makers: dict[str, Callable[[str | None], FeatureNetwork]] = {
+        "classifier": ClassifierFeatures,
+        "efficientnet": EfficientNetFeatures,
+        "inception": InceptionFeatures,
+    }
+    return makers[name](weights)
