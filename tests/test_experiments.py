@@ -17,7 +17,7 @@ import torch
 
 from levydiff import DLPM, MedianOfMeans, fit
 from levydiff.cli import main
-from levydiff.cli.build import build_data, build_denoiser, build_loss
+from levydiff.cli.build import build_data, build_denoiser, build_loss, build_mlp
 from levydiff.experiments import NAMES, load, ours, paper, report, table1, table2
 from levydiff.experiments.experiment import Experiment, small
 from levydiff.experiments.reproduce import Sheet, reproduce
