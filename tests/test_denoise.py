@@ -16,7 +16,7 @@ from levydiff import (
     score_from_eps,
     x0_from_eps,
 )
-from levydiff.denoise import squash
+from levydiff.precondition import squash
 
 T = torch.tensor([0.01, 0.2, 0.5, 0.8, 0.99], dtype=torch.float64)
 X = torch.randn(5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -15,7 +15,7 @@ import joblib
 import pytest
 import torch
 
-from levydiff import DLPM, MedianOfMeans, fit
+from levydiff import DLPM, MedianOfMeans, StablePreconditioning, fit
 from levydiff.cli import main
 from levydiff.cli.build import build_data, build_denoiser, build_loss, build_mlp
 from levydiff.experiments import NAMES, load, ours, paper, report, table1, table2
@@ -342,7 +342,9 @@ def test_the_winner_is_the_librarys_default():
 
     run, options, draw = ours.winner(paper.GRID, "f1", 1.7, 0), TrainOptions(), SampleOptions()
     assert run.network == "tail" and isinstance(build_mlp(options, 2), TailMLP)
-    for name in ("preconditioning", "loss", "inner", "groups", "grid", "batch_size", "rate", "decay", "ema"):
+    assert run.preconditioning == "stable"
+    assert isinstance(build_denoiser(options, torch.ones(5, 2)).preconditioning, StablePreconditioning)
+    for name in ("loss", "inner", "groups", "grid", "batch_size", "rate", "decay", "ema"):
         assert getattr(run, name) == getattr(options, name), name
     assert all((d.method, d.order, d.spacing) == (draw.method, draw.order, draw.spacing) for d in run.draws)
     assert (run.steps, run.width) == (options.steps, TailMLP(2).config["width"]) and options.width is None

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 from . import data
 from .denoise import (
     Denoiser,
-    PlainPreconditioning,
     Predictor,
-    StablePreconditioning,
     eps_from_score,
     eps_from_x0,
     score_from_eps,
@@ -25,6 +23,7 @@ from .implicit import interpolate
 from .kl import CauchyLoss, FullKLLoss, TwoVariableLoss
 from .loss import DDPMLoss, LIMLoss, Loss, OneVariableLoss, SelfWeightedLoss
 from .oracle import MixtureOracle, PointMassOracle, StableOracle
+from .precondition import BoundedPreconditioning, PlainPreconditioning, StablePreconditioning
 from .process import Clipping, LevyProcess, NoisePath, Perturbed
 from .robust import MedianOfMeans, median_of_means
 from .sample import DDIM, DDPM, DLIM, DLPM, LIM, LIMODE, CauchyDLIM, Progress, Sampler
@@ -74,6 +73,7 @@ __all__ = [
     "DLPM",
     "LIM",
     "LIMODE",
+    "BoundedPreconditioning",
     "CauchyDLIM",
     "CauchyLoss",
     "Clipping",

@@ -25,8 +25,9 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from .denoise import Denoiser, PlainPreconditioning, StablePreconditioning
+from .denoise import Denoiser
 from .nn import PaperMLP, TailMLP
+from .precondition import BoundedPreconditioning, PlainPreconditioning, StablePreconditioning
 from .process import LevyProcess
 from .schedule import CosineSchedule, ExplodingSchedule, LinearSchedule
 from .unet import UNet
@@ -42,6 +43,7 @@ KINDS: dict[str, type] = {
         ExplodingSchedule,
         PlainPreconditioning,
         StablePreconditioning,
+        BoundedPreconditioning,
         PaperMLP,
         TailMLP,
         UNet,

@@ -5,30 +5,32 @@ r"""Denoisers: what predicts the noise ε in x_t, and how its three guises conve
 ε → fractional score        :math:`s = -ε / (α \barσ_t^{α-1})`, the paper's equation for :math:`Δ^{(α-2)/2}∇p_t / p_t`
 ==========================  ==========================================================================================
 
-Any function ``f(x, t, **cond)`` can be a backbone: t has shape (B,) and lies in [0, 1]. The *preconditioning*
-decides what the backbone F sees and what its output means:
-
-- :class:`PlainPreconditioning`, the paper's: :math:`\hat ε = F(x, t)`. A network with normalised or bounded
-  features cannot then follow ε into the tail.
-- :class:`StablePreconditioning`, ours: :math:`\hat ε = c_{skip} x + c_{out} F(\mathrm{squash}(c_{in} x), t)`. F ≡ 0 is
-  already exact for α-stable data, at every α, and F only learns what differs from it.
+Any function ``f(x, t, **cond)`` can be a backbone: t has shape (B,) and lies in [0, 1]. A preconditioning decides what
+it sees and what its output means: see :mod:`levydiff.precondition`.
 """
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .checks import check_positive, check_shape
+from .checks import check_shape
+from .precondition import Network, PlainPreconditioning, Preconditioning, StablePreconditioning
 from .process import LevyProcess
 
-Network = Callable[..., Tensor]
+__all__ = [
+    "Denoiser",
+    "PlainPreconditioning",
+    "Predictor",
+    "StablePreconditioning",
+    "eps_from_score",
+    "eps_from_x0",
+    "score_from_eps",
+    "x0_from_eps",
+]
 
 
 def x0_from_eps(process: LevyProcess, x_t: Tensor, t: Tensor, eps: Tensor) -> Tensor:
@@ -81,105 +83,6 @@ def eps_from_score(process: LevyProcess, t: Tensor, score: Tensor) -> Tensor:
     """
     _, sigma_bar = process.levels(t, score)
     return -score * sigma_bar ** (process.alpha - 1.0) * process.alpha
-
-
-class Preconditioning(ABC):
-    """How a backbone becomes a predictor of ε."""
-
-    @abstractmethod
-    def __call__(self, network: Network, process: LevyProcess, x: Tensor, t: Tensor) -> Tensor:
-        """ε̂ of the shape of x, from a network that is a function of x alone."""
-
-    @abstractmethod
-    def scales(self, process: LevyProcess, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        """(c_in, c_out), shaped to multiply x: the scales of the backbone's input and output."""
-
-
-@dataclass(frozen=True)
-class PlainPreconditioning(Preconditioning):
-    r"""The paper's: :math:`\hat ε = F(x, t)`.
-
-    Example:
-        >>> denoiser = Denoiser(lambda x, t: 2 * x, LevyProcess(1.7), PlainPreconditioning())
-        >>> denoiser(torch.ones(1, 2), torch.tensor(0.5))
-        tensor([[2., 2.]])
-    """
-
-    def __call__(self, network: Network, process: LevyProcess, x: Tensor, t: Tensor) -> Tensor:
-        return network(x)
-
-    def scales(self, process: LevyProcess, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        return x.new_ones(()), x.new_ones(())
-
-
-@dataclass(frozen=True)
-class StablePreconditioning(Preconditioning):
-    r"""Linear in the far tail: :math:`\hat ε = c_{skip} x + c_{out} F(\mathrm{squash}(c_{in} x), t)`.
-
-    With :math:`Q = (\barγ_t s)^α + \barσ_t^α`, the α-th power of the scale of x_t for data of scale s,
-
-    .. math::
-        c_{skip} = \barσ_t^{α-1}/Q, \quad c_{in} = Q^{-1/α}, \quad
-        c_{out} = \left[(\barγ_t s)^{α^2} + (\barσ_t^{α-1} \barγ_t s)^α\right]^{1/α} / Q,
-
-    :math:`c_{skip} x` is :math:`E[ε|x_t]` for data SαS(s), and c_out is the scale of what it leaves. At α = 2
-    these are EDM's coefficients. ``squash`` grows like a logarithm, :math:`z \mapsto z\, \mathrm{asinh}(r)/r`,
-    with r the root mean square of the sample for isotropic noise (so that it does not depend on the dimension) and
-    :math:`r = |z_i|` for independent noise.
-
-    Arguments:
-        scale: s, a robust scale of the data: the median of \|x\|, not the standard deviation, which may not exist.
-
-    Example:
-        >>> c_in, c_out = StablePreconditioning(1.0).scales(LevyProcess(1.7), torch.zeros(1, 2), torch.tensor(0.5))
-        >>> c_in.round(decimals=3)  # data SαS(1) stay SαS(1) on a scale-preserving schedule
-        tensor(1.)
-    """
-
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_positive("scale", self.scale)
-
-    @classmethod
-    def for_data(cls, x: Tensor) -> StablePreconditioning:
-        r"""With s the median of \|x_i\| over all entries of scaled data, which is right to 5 % for stable laws; but not
-        below 1/2, which would be the width of one narrow mode, not the scale of the data.
-
-        Example:
-            >>> StablePreconditioning.for_data(torch.tensor([[0.1, -0.8], [0.9, 1e9]])).scale > 0.7
-            True
-        """
-        return cls(max(float(x.abs().median()), 0.5))
-
-    def __call__(self, network: Network, process: LevyProcess, x: Tensor, t: Tensor) -> Tensor:
-        c_skip, c_in, c_out = self._coefficients(process, x, t)
-        return c_skip * x + c_out * network(squash(c_in * x, process.isotropic))
-
-    def scales(self, process: LevyProcess, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        return self._coefficients(process, x, t)[1:]
-
-    def _coefficients(self, process: LevyProcess, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        gamma_bar, sigma_bar = process.levels(t, x)
-        alpha, signal = process.alpha, gamma_bar * self.scale
-        skip = sigma_bar ** (alpha - 1.0)
-        q = signal**alpha + sigma_bar**alpha
-        c_out = (signal ** (alpha * alpha) + (skip * signal) ** alpha) ** (1.0 / alpha) / q
-        return skip / q, q ** (-1.0 / alpha), c_out
-
-
-def radius(z: Tensor, isotropic: bool) -> Tensor:
-    """The size of z that one A acts on: root mean square of each sample if isotropic, absolute value if not."""
-    if not isotropic:
-        return z.abs()
-    norm: Tensor = torch.linalg.vector_norm(z.flatten(1), dim=1)  # unlike a root, it has a gradient at 0
-    return (norm / math.sqrt(z[0].numel())).reshape(-1, *[1] * (z.ndim - 1))
-
-
-def squash(z: Tensor, isotropic: bool) -> Tensor:
-    """z·asinh(r)/r with r = :func:`radius`: the identity near 0, logarithmic in the tail, same direction."""
-    r = radius(z, isotropic).clamp_min(torch.finfo(z.dtype).tiny ** 0.5)
-    return z * (torch.asinh(r) / r)
 
 
 class Predictor(nn.Module, ABC):

@@ -29,7 +29,8 @@ import torch
 from torch import Tensor
 
 from .checks import check_count, check_data, check_grid, check_positive
-from .denoise import Predictor, radius
+from .denoise import Predictor
+from .precondition import radius
 from .process import Clipping, LevyProcess
 from .rng import Generator, uniform
 from .stable import positive_stable

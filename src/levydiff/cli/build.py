@@ -13,12 +13,13 @@ from torch import Tensor
 
 from ..checks import check_count
 from ..data import Checkerboard, Dataset, Funnel, GaussianGrid, StableData, StudentT, SwissRoll, TwoMoons
-from ..denoise import Denoiser, PlainPreconditioning, Predictor, StablePreconditioning
+from ..denoise import Denoiser, Predictor
 from ..guidance import Guided
 from ..kl import CauchyLoss, FullKLLoss, TwoVariableLoss
 from ..loss import DDPMLoss, LIMLoss, Loss, OneVariableLoss, SelfWeightedLoss
 from ..model import LevyModel
 from ..nn import PaperMLP, TailMLP
+from ..precondition import BoundedPreconditioning, PlainPreconditioning, Preconditioning, StablePreconditioning
 from ..process import Clipping, LevyProcess
 from ..rates import ConstantRate, CosineDecay, LearningRate, StepDecay
 from ..robust import MedianOfMeans
@@ -73,8 +74,12 @@ def build_denoiser(options: TrainOptions, rows: Tensor, classes: int = 0) -> Den
     """The network with its process and preconditioning, for rows of scaled data: points (n, d), images (n, c, h, w)."""
     torch.manual_seed(options.seed)  # the initial weights
     process = LevyProcess(options.alpha, SCHEDULES[options.schedule](), options.isotropic)
-    stable = options.preconditioning == "stable"
-    preconditioning = StablePreconditioning.for_data(rows) if stable else PlainPreconditioning()
+    makers: dict[str, Callable[[Tensor], Preconditioning]] = {
+        "stable": StablePreconditioning.for_data,
+        "bounded": BoundedPreconditioning.for_data,
+        "plain": lambda _: PlainPreconditioning(),
+    }
+    preconditioning = makers[options.preconditioning or ("bounded" if rows.ndim == 4 else "stable")](rows)
     network = build_unet(options, rows.shape[1:], classes) if rows.ndim == 4 else build_mlp(options, rows.shape[1])
     return Denoiser(network, process, preconditioning)
 

@@ -52,7 +52,12 @@ class TrainOptions:
     label_dropout: float = option(0.1, "images with labels: share of labels dropped, for --guidance")
     flips: bool = option(False, "images: flip half of them left to right")
     imbalance: float | None = option(None, "images: keep the k-th of K classes by imbalance^(-k/(K-1))")
-    preconditioning: str = option("stable", "stable is linear in the tail, plain is the paper's", ("stable", "plain"))
+    preconditioning: str | None = option(
+        None,
+        "stable (the default for points) is for data with heavy tails, bounded (for images) for light ones; plain is "
+        "the paper's",
+        ("stable", "bounded", "plain"),
+    )
     loss: str = option(
         "self-weighted",
         "the objective",

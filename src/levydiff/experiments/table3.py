@@ -44,8 +44,8 @@ DLPM_5 = Method("DLPM_5", "one-variable", {"groups": 5})
 INDEPENDENT = Method("DLPM, independent noise", "one-variable", {"isotropic": False})
 LIM = Method("LIM", "lim")
 DDPM = Method("DDPM", "ddpm")
-OURS = Method("ours", "self-weighted", {"preconditioning": "stable"})
-OURS_NORM = Method("ours, the paper's loss", "rescaled", {"preconditioning": "stable"})
+OURS = Method("ours", "self-weighted", {"preconditioning": "bounded"})
+STABLE = Method("stable preconditioning", "self-weighted", {"preconditioning": "stable"})
 
 #: In the order of making, so that a sweep that is stopped has the rows that matter most.
 PLAN = (
@@ -59,7 +59,7 @@ PLAN = (
     (OURS, 1.5),
     (DLPM, 2.0),
     (LIM, 2.0),
-    (OURS_NORM, 1.7),
+    (STABLE, 1.7),
     (INDEPENDENT, 1.7),
     (DLPM_5, 1.7),
 )
@@ -135,7 +135,7 @@ def draws(method: Method, steps: int) -> tuple[Draw, ...]:
         return (Draw("lim", steps), Draw("lim", steps, clipping=True), *few)
     if method is DDPM:
         return (Draw("ddpm", steps), *(Draw("ddim", n) for n in FEW))
-    ours = method in (OURS, OURS_NORM)
+    ours = method in (OURS, STABLE)
     few = [Draw("dlim", n, 2, "quadratic") if ours else Draw("dlim", n) for n in FEW]
     return (Draw("dlpm", steps), *few)
 
@@ -169,7 +169,7 @@ ROWS: tuple[tuple[str, Method, str], ...] = (
     ("LIM, clipped", LIM, "lim {T} clipped"),
     ("DDPM", DDPM, "ddpm {T}"),
     ("ours, stochastic", OURS, "dlpm {T}"),
-    ("ours, the paper's loss, stochastic", OURS_NORM, "dlpm {T}"),
+    ("stable preconditioning, stochastic", STABLE, "dlpm {T}"),
     ("DLIM", DLPM, "dlim {n}"),
     ("DLIM of DLPM_5", DLPM_5, "dlim {n}"),
     ("DLIM, independent noise", INDEPENDENT, "dlim {n}"),
@@ -177,7 +177,7 @@ ROWS: tuple[tuple[str, Method, str], ...] = (
     ("LIM-ODE, clipped", LIM, "lim-ode {n} clipped"),
     ("DDIM", DDPM, "ddim {n}"),
     ("ours", OURS, "dlim2 {n} quadratic"),
-    ("ours, the paper's loss", OURS_NORM, "dlim2 {n} quadratic"),
+    ("stable preconditioning", STABLE, "dlim2 {n} quadratic"),
 )
 
 
