@@ -167,3 +167,11 @@ def test_optimizers_survive(kind):
     restore_optimizer(other_optimizer, tensors, json.loads(json.dumps(record)))
     step(net, optimizer), step(other, other_optimizer)
     assert all(torch.equal(a, b) for a, b in zip(net.parameters(), other.parameters(), strict=True))
+
+
+def test_files_can_be_read_by_whom_the_umask_allows(tmp_path):
+    """safetensors writes with mode 0600 whatever the umask; a shared folder of models would be closed to others."""
+    write_folder(tmp_path / "model", {"model": {"weight": torch.ones(2)}}, {"config": {}})
+    (tmp_path / "plain").touch()
+    modes = {path.name: path.stat().st_mode for path in (tmp_path / "model").iterdir()}
+    assert set(modes.values()) == {(tmp_path / "plain").stat().st_mode}, modes

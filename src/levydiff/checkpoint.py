@@ -128,7 +128,11 @@ def write_folder(
         temporary.mkdir()
         for name, group in tensors.items():
             own = {key: value.detach().cpu().contiguous().clone() for key, value in group.items()}
-            safetensors.torch.save_file(own, temporary / f"{name}.safetensors")
+            path = temporary / f"{name}.safetensors"
+            path.touch()
+            mode = path.stat().st_mode  # safetensors makes files for their owner alone
+            safetensors.torch.save_file(own, path)
+            path.chmod(mode)
         for name, record in records.items():
             (temporary / f"{name}.json").write_text(
                 json.dumps(record, indent=2, sort_keys=True, allow_nan=False) + "\n"
