@@ -33,6 +33,7 @@ quick: $(STAMP) ## the paper's Table 2 in small, on all cores, in under three mi
 bench: $(STAMP) ## speed and memory, as ratios to a baseline of the same run
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/train.py
+	$(BIN)/python benchmarks/images.py
 
 format: $(STAMP) ## rewrite the code in the house format
 	$(BIN)/ruff check --fix $(CODE)

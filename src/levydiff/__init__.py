@@ -49,7 +49,22 @@ __version__ = "0.1.0"
 _LAZY = {"LevyModel": "model", "TrainConfig": "train", "Trainer": "train", "fit": "fitting"}
 
 
-_LAZY_MODULES = ("batches", "metrics", "nn", "plot", "scaling", "table", "train")
+_LAZY_MODULES = (
+    "batches",
+    "diffusers",
+    "features",
+    "guidance",
+    "images",
+    "metrics",
+    "nn",
+    "pipeline",
+    "plot",
+    "scaling",
+    "sources",
+    "table",
+    "train",
+    "unet",
+)
 
 
 def __getattr__(name: str) -> Any:

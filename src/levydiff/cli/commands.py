@@ -21,7 +21,7 @@ from ..table import TableWriter, read_table, write_table
 from ..train import Trainer
 from .build import FREE_OPTIONS, build_config, build_data, build_denoiser, build_loss, build_sampler, split_rows
 from .config import ClassifierOptions, EvaluateOptions, ReproduceOptions, SampleOptions, TrainOptions
-from .images import draw_samples, evaluate_images, is_images, refuse_image_options, train_on_images, write_images
+from .images import evaluate_images, is_images, refuse_image_options, sample_images, train_on_images
 
 
 def train(options: TrainOptions, quiet: bool = False) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def sample(model_path: str, options: SampleOptions, quiet: bool = False) -> dict
         result["unfinished"] = f"the model is a checkpoint of step {step} of {steps}"
     result |= {"trained_at_alpha": trained} if options.alpha is not None else {}
     if len(model.shape) == 3:
-        write_images(options.out, draw_samples(model, options, quiet))
+        sample_images(model, options, quiet)
         return result
     if options.label is not None or options.guidance != 1.0:
         raise ValueError("label and guidance are of models of images, got a model of points")

@@ -48,6 +48,7 @@ class TrainOptions:
     )
     width: int | None = option(None, "the width of the layers of a network for points")
     blocks: int | None = option(None, "the residual blocks of a network for points; 4 by default")
+    size: int | None = option(None, "images: crop and scale a folder's images to so many pixels squared")
     labels: bool = option(False, "images: learn each class, for levydiff sample --label")
     label_dropout: float = option(0.1, "images with labels: share of labels dropped, for --guidance")
     flips: bool = option(False, "images: flip half of them left to right")

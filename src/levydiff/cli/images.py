@@ -44,7 +44,7 @@ def is_images(spec: str) -> bool:
 
 def build_images(options: TrainOptions, train: bool = True) -> ImageSet:
     """The images of a run, padded as its network needs it; the test set is never made long-tailed."""
-    images = load_images(options.data, options.data_dir, train=train)
+    images = load_images(options.data, options.data_dir, train=train, size=options.size)
     if options.imbalance is not None and train:
         images = long_tailed(images, imbalance=options.imbalance)
     return pad(images, MULTIPLES.get(options.network or "unet", 1))
@@ -86,7 +86,7 @@ def train_on_images(options: TrainOptions, folder: Path, quiet: bool) -> dict[st
 def refuse_image_options(options: TrainOptions) -> None:
     """An error if options of images are given for points."""
     usual = TrainOptions()
-    for name in ("data_dir", "labels", "label_dropout", "flips", "imbalance"):
+    for name in ("data_dir", "size", "labels", "label_dropout", "flips", "imbalance"):
         if getattr(options, name) != getattr(usual, name):
             raise ValueError(f"{name} is of images, but the data are points, got {getattr(options, name)}")
 
@@ -96,7 +96,7 @@ def _sample_and_draw(folder: Path, model: LevyModel, number: int, quiet: bool) -
     from ..plot import draw_loss, new_figure
 
     samples = draw_samples(model, SampleOptions(number=number), quiet)
-    write_images(folder / "samples.npy", samples)
+    _write(folder / "samples.npy", samples)
     grid = save_grid(folder / "samples.png", samples[:SHOWN])
     figure, (ax,) = new_figure(1)
     lines = RunFolder(folder).lines()
@@ -107,6 +107,17 @@ def _sample_and_draw(folder: Path, model: LevyModel, number: int, quiet: bool) -
         "samples": str(folder / "samples.npy"),
         "pictures": [str(grid), str(folder / "loss.png")],
     }
+
+
+def sample_images(model: LevyModel, options: SampleOptions, quiet: bool) -> None:
+    """``levydiff sample`` for images: a .npy file of the values, unclamped, or a .png grid."""
+    if Path(options.out).suffix not in (".npy", ".png"):
+        raise ValueError(f"out must end in .npy or .png for images, got {Path(options.out).name}")
+    samples = draw_samples(model, options, quiet)
+    if options.out.endswith(".png"):
+        save_grid(options.out, samples)
+    else:
+        _write(Path(options.out), samples)
 
 
 def draw_samples(model: LevyModel, options: SampleOptions, quiet: bool) -> Tensor:
@@ -125,16 +136,9 @@ def draw_samples(model: LevyModel, options: SampleOptions, quiet: bool) -> Tenso
     return model.sample(options.number, sampler, seed=options.seed, batch_size=size, progress=not quiet, **cond)
 
 
-def write_images(path: str | Path, samples: Tensor) -> None:
-    """Samples into a .npy file as they are, unclamped, or into a .png grid."""
-    path = Path(path)
-    if path.suffix == ".png":
-        save_grid(path, samples)
-    elif path.suffix == ".npy":
-        with atomic_file(path) as temporary:
-            np.save(temporary, samples.cpu().numpy())
-    else:
-        raise ValueError(f"out must end in .npy or .png for images, got {path.name}")
+def _write(path: Path, samples: Tensor) -> None:
+    with atomic_file(path) as temporary:
+        np.save(temporary, samples.cpu().numpy())
 
 
 def evaluate_images(model: LevyModel, options: EvaluateOptions, quiet: bool) -> dict[str, Any]:
@@ -144,7 +148,7 @@ def evaluate_images(model: LevyModel, options: EvaluateOptions, quiet: bool) -> 
     if not data:
         raise ValueError("data must be given: the model does not say what it was trained on")
     network = feature_network(options.features, options.weights)
-    reference = load_images(data, options.data_dir, train=False)
+    reference = load_images(data, options.data_dir, train=False, size=trained.size)
     number = 1000 if options.points is None else check_count("points", options.points)
     samples = draw_samples(model, SampleOptions(number=number, seed=options.seed), quiet)
     cache = cache_folder() / "features"
