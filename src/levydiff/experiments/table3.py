@@ -191,14 +191,14 @@ def table(setting: Setting, records: Sequence[Record]) -> str:
         count = steps if "{T}" in draw else n
         cells = {
             metric: [scores(records, key, metric, label=method.label, alpha=alpha) for alpha in ALPHAS]
-            for metric in ("frechet", "precision", "recall", "coverage")
+            for metric in ("frechet", "precision", "recall", "density")
         }
         if not any(cells["frechet"]):
             continue
         published = [f"{x:g}" if x is not None else "" for x in setting.published.get(name, (None,) * len(ALPHAS))]
         shown = [mean_and_spread(cell, 2) for cell in cells["frechet"]]
         distance.append([name, str(count), *shown, " / ".join(x or "–" for x in published) if any(published) else ""])
-        pairs = zip(cells["precision"], cells["recall"], cells["coverage"], strict=True)
+        pairs = zip(cells["precision"], cells["recall"], cells["density"], strict=True)
         balls.append([name, *(" / ".join(_mean(cell) for cell in three) if three[0] else "–" for three in pairs)])
         classes += _class_rows(records, name, method, key)
     alphas = [f"α = {alpha}" for alpha in ALPHAS]
@@ -208,7 +208,7 @@ def table(setting: Setting, records: Sequence[Record]) -> str:
     parts = [
         "Fréchet distance, lower is better:",
         markdown(["", "steps", *alphas, "paper's FID"], distance),
-        "Precision / recall / coverage by 5 nearest neighbours, higher is better:",
+        "Precision / recall / density by 5 nearest neighbours, higher is better:",
         markdown(["", *alphas], balls),
     ]
     if classes:

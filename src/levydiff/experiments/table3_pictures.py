@@ -8,11 +8,13 @@ from pathlib import Path
 import torch
 
 from ..images import save_grid
+from ..model import LevyModel
 from ..plot import new_figure
+from ..runs import RunFolder
 from .image_run import ImageRun
 from .report import scores
 from .sweep import Record
-from .trial import Draw, sample, train
+from .trial import Draw, sample
 
 #: Samples of each method in the grid.
 SHOWN = 12
@@ -24,9 +26,10 @@ def pictures(records: Sequence[Record], networks: Path, stem: Path) -> list[Path
     rows, titles = [], []
     for record in records:
         run = ImageRun.from_record(record["run"])
-        if (networks / run.training_key / "model").is_dir():
+        folder = RunFolder(networks / run.training_key).model
+        if folder.is_dir():
             draw = _shown(run)
-            rows.append(sample(run, draw, train(run, networks), number=SHOWN))
+            rows.append(sample(run, draw, LevyModel.from_pretrained(folder), number=SHOWN))
             titles += [f"{run.label}, α = {run.alpha:g}: {draw.method} {draw.steps}", *[""] * (SHOWN - 1)]
     if rows:
         grid = stem.with_name(stem.name + "-samples.png")
