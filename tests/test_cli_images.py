@@ -1,6 +1,7 @@
 """Images on the command line, with scikit-learn's digits, which need no files."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -75,11 +76,12 @@ def test_evaluate_needs_features_for_the_size(digits, tmp_path, monkeypatch, cap
     folder = str(tmp_path / "classifier")
     code, out, err = run(capsys, "classifier", "--json", "--data", "digits", "--epochs", "2", "--out", folder)
     assert code == 0, err
-    accuracy = json.loads(out.splitlines()[-1])["accuracy"]
+    accuracy = json.loads(out)["accuracy"]
     code, out, err = run(capsys, "evaluate", "--json", str(digits), "--points", "20", "--weights", folder)
     assert code == 0, err
     result = json.loads(out)
-    assert accuracy > 0.5 and result["count"] == 20 and result["frechet"] > 0
+    assert accuracy > 0.5 and result["count"] == 20
+    assert result["frechet"] > result["training images score"]["frechet"] > 0  # four steps of training
     assert "digits" in result["reference"].lower() and "sha256" in result["features"]
     code, _, err = run(capsys, "evaluate", "--json", str(digits), "--features", "inception", "--weights", "nowhere.pth")
     assert code == 2 and len(err.strip().splitlines()) == 1
@@ -91,7 +93,11 @@ def test_evaluate_needs_features_for_the_size(digits, tmp_path, monkeypatch, cap
         (["--data", "mnist", "--data-dir", "nowhere"], "folder must be a folder that exists, got nowhere"),
         (["--data", "digits", "--network", "tail"], "network must be unet or paper-unet for images, got tail"),
         (["--data", "digits", "--width", "8"], "width is of networks for points, but the data are images, got 8"),
-        (["--data", "digits", "--columns", "a"], "columns can be chosen from a table only"),
+        (["--data", "digits", "--columns", "a"], "columns is of points and tables, but the data are images, got a"),
+        (["--data", "digits", "--points", "9"], "points is of points and tables, but the data are images, got 9"),
+        (["--data", "digits", "--label-dropout", "0.2"], "label_dropout is of images with labels, but the data are"),
+        (["--data", "digits", "--samples", "-3"], "samples must be at least 0, got -3"),
+        (["--data", "digits", "--network", "paper-unet"], "size must be 32, 64 or 128 for the paper's network, got 8"),
         (["--data", "digits", "--imbalance", "0.5"], "imbalance must be finite and at least 1, got 0.5"),
         (["--data", "digits", "--label-dropout", "2", "--labels"], "probability must lie in [0, 1], got 2"),
         (["--data", "stable", "--flips"], "flips is of images, but the data are points, got True"),
@@ -117,6 +123,23 @@ def test_a_folder_with_a_corrupt_image_is_one_sentence(tmp_path, capsys):
 def test_what_is_an_image(tmp_path):
     assert all(is_images(spec) for spec in ("mnist", "cifar10_lt", "hf:owner/name", "x.zip", str(tmp_path)))
     assert not any(is_images(spec) for spec in ("stable:alpha=1.7", "returns.csv", "x.npy"))
+
+
+def test_a_run_in_a_folder_named_like_its_data_is_not_taken_for_images(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    command = ["train", "--json", "--data", "grid", "--out", "grid", "--steps", "2", "--points", "100"]
+    for _ in range(2):
+        code, _, err = run(capsys, *command, "--batch-size", "8", "--samples", "0")
+        assert code == 0, err
+
+
+def test_evaluate_refuses_images_of_another_shape(digits, capsys):
+    options = ["--features", "efficientnet", "--data", "mnist", "--points", "9"]
+    data = Path(__file__).parents[2] / "shared" / "data"
+    if not data.is_dir():
+        pytest.skip("needs MNIST")
+    code, _, err = run(capsys, "evaluate", "--json", str(digits), "--data-dir", str(data), *options)
+    assert code == 2 and "data must be images of shape (1, 8, 8) as the model's, got (1, 32, 32)" in err
 
 
 def test_long_tailed_digits_are_trained_on_but_not_tested_on():

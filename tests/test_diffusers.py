@@ -619,3 +619,17 @@ def test_memory_does_not_grow_with_size_times_steps():
     peaks = re.findall(r"^(\w+): ([\d.]+) MB", run.stdout, re.MULTILINE)
     assert [name for name, _ in peaks] == ["DLPM", "DLPMScheduler"]
     assert all(6.3 < float(peak) < 50 for _, peak in peaks), run.stdout
+
+
+@pytest.mark.parametrize("name", ["thresholding", "rescale_betas_zero_snr"])
+def test_what_we_do_not_do_is_refused(name):
+    config = {**DDPMScheduler().config, name: True}
+    with pytest.raises(ValueError, match=f"{name} must be off for DLPMScheduler, got True"):
+        DLPMScheduler.from_config(config)
+
+
+@pytest.mark.parametrize("n", [-1, 1000])
+def test_add_noise_refuses_timesteps_outside(n):
+    x = torch.zeros(2, 1, 4, 4)
+    with pytest.raises(ValueError, match=f"timesteps must lie in 0 ... 999, got .*{n}"):
+        DLPMScheduler().add_noise(x, x, torch.tensor([5, n]))

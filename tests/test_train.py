@@ -308,3 +308,29 @@ def test_mixed_precision_and_back():
     model = trainer(steps=3, precision="bf16").fit(progress=False)
     assert bool(torch.isfinite(weights(model)).all())
     assert trainer(steps=1).accelerator.mixed_precision == "no"
+
+
+class _Dropping(torch.nn.Module):
+    """A network with dropout, which is on in training and off in validation and sampling."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.seen = torch.nn.Linear(2, 2), []
+
+    def forward(self, x, t):
+        self.seen.append(self.training)
+        return self.layer(x)
+
+
+@pytest.mark.parametrize("ema", [0.0, 0.9])
+def test_checkpoints_and_validation_leave_the_network_in_training(tmp_path, ema):
+    network = _Dropping()
+    config = TrainConfig(steps=4, batch_size=8, ema=ema, checkpoint_every=2, validate_every=2, log_every=2)
+    x = torch.randn(32, 2, generator=torch.Generator().manual_seed(0))
+    trainer = Trainer(Denoiser(network, LevyProcess(1.7)), SelfWeightedLoss(), x, config, tmp_path, validation=x[:8])
+    model = trainer.fit(progress=False)
+    # the average is a copy with a list of its own; without one the network itself is validated, in between
+    assert network.seen == ([True] * 4 if ema else [True, True, False, True, True, False])
+    assert not model.denoiser.training
+    model.sample(1)
+    assert model.denoiser.backbone.seen[-1] is False

@@ -153,13 +153,18 @@ def write_folder(
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def check_target(folder: Path) -> None:
+    """Refuse to write into a folder that holds something else."""
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / MANIFEST).exists()):
+        raise OSError(f"{folder} exists and is not a levydiff folder")
+
+
 def _replace(new: Path, folder: Path) -> None:
     """Put a complete folder in its place; a folder of that name that is a checkpoint is removed afterwards."""
+    check_target(folder)
     if not folder.exists():
         new.rename(folder)
     else:
-        if any(folder.iterdir()) and not (folder / MANIFEST).exists():
-            raise OSError(f"{folder} exists and is not a levydiff folder")
         old = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.old")
         folder.rename(old)
         new.rename(folder)

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from tqdm.auto import tqdm
 
 from . import __version__
-from .checkpoint import CheckpointError, Folder, load_weights, write_folder
+from .checkpoint import CheckpointError, Folder, check_target, load_weights, write_folder
 from .checks import check_count
 from .images import ImageSet, to_unit
 
@@ -267,12 +267,12 @@ def make(
     seed: int = 0,
     progress: bool = True,
 ) -> float:
-    """Load images, train a classifier, print its accuracy on the test images, and save it.
+    """Load images, train a classifier, and save it with its accuracy on the test images.
 
     Arguments:
         data: The name of a set of labelled images, as in :func:`~levydiff.sources.load_images`.
         out: The folder to write.
-        folder: Where the images are, or shall be put.
+        folder: Where the images are.
         epochs, seed, progress: As in :func:`train_classifier`.
 
     Returns:
@@ -280,9 +280,9 @@ def make(
     """
     from .sources import load_images
 
+    check_target(Path(out))
     images, test = (load_images(data, folder, train=train) for train in (True, False))
     network, right = train_classifier(images, test, epochs=epochs, seed=seed, progress=progress)
     command = f"levydiff classifier --data {data} --epochs {epochs} --seed {seed} --out FOLDER"
     save_classifier(network, out, accuracy=right, source=images.source, command=command)
-    print(f"{100 * right:.2f} % of {len(test)} test images are classified correctly; saved in {out}")
     return right

@@ -32,7 +32,7 @@ Gaussian ones. A loop of one's own::
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,6 +117,19 @@ class LevyScheduler(SchedulerMixin, ConfigMixin):
     def _get_compatibles(cls) -> list[type]:
         # A method, not diffusers' list of names: those are looked up in its own library only.
         return [DDPMScheduler, DDIMScheduler, DLPMScheduler, DLIMScheduler]
+
+    @classmethod
+    def from_config(cls, config: Any = None, **options: Any) -> Any:
+        """A scheduler from the config of this or of a compatible class; what ours cannot do is refused, not ignored.
+
+        Arguments:
+            config: A scheduler's ``config``, or a dictionary of it.
+            options: Values that replace those of the config.
+        """
+        for name in ("thresholding", "rescale_betas_zero_snr"):
+            if isinstance(config, Mapping) and config.get(name):
+                raise ValueError(f"{name} must be off for {cls.__name__}, got {config[name]}")
+        return super().from_config(config, **options)
 
     def _set_up(self) -> None:
         """Everything that follows from the config."""
@@ -223,6 +236,9 @@ class LevyScheduler(SchedulerMixin, ConfigMixin):
             tensor([0.9999, 0.9987, 0.9369, 0.0026])
         """
         x_0 = original_samples
+        low, high = torch.aminmax(timesteps)
+        if not (int(low) >= 0 and int(high) < len(self)):
+            raise ValueError(f"timesteps must lie in 0 ... {len(self) - 1}, got {int(low)} ... {int(high)}")
         rows = timesteps.to(x_0.device).flatten() + 1
         gamma_bar, sigma_bar = (
             level.to(x_0.dtype).to(x_0.device)[rows].reshape(-1, *[1] * (x_0.ndim - 1))

@@ -78,7 +78,7 @@ class FeatureNetwork(ABC):
         features = []
         with tqdm(total=len(pixels), desc="features", unit="image", disable=not progress) as bar:
             for batch in pixels.split(self.batch_size):
-                features.append(self.embed(batch).float().cpu())
+                features.append(self.embed(batch.cpu()).float())  # the networks live on the CPU
                 bar.update(len(batch))
         return torch.cat(features)
 
@@ -318,11 +318,17 @@ def score_images(
     if real.dtype == torch.uint8:
         check_pixels("real", real)
         real = reference_features(network, real, cache, progress)
-    features = network(generated_pixels, progress)
-    if real.ndim != 2 or real.shape[1] != features.shape[1]:
+    return score_features(network, real, network(generated_pixels, progress), reference=reference, k=k)
+
+
+def score_features(
+    network: FeatureNetwork, real: Tensor, generated: Tensor, *, reference: str, k: int = 5
+) -> ImageScores:
+    """:func:`score_images` of features that this network has computed, of shape (n, d) and (m, d)."""
+    if real.ndim != 2 or real.shape[1] != generated.shape[1]:
         raise ValueError(
-            f"real must be uint8 images or features of shape (n, {features.shape[1]}), got shape {tuple(real.shape)}"
+            f"real must be uint8 images or features of shape (n, {generated.shape[1]}), got shape {tuple(real.shape)}"
         )
-    frechet, balls = frechet_distance(real, features), prdc(real, features, k)
+    frechet, balls = frechet_distance(real, generated), prdc(real, generated, k)
     scores = frechet, balls.precision, balls.recall, balls.density, balls.coverage
-    return ImageScores(*scores, network.name, reference, len(features))
+    return ImageScores(*scores, network.name, reference, len(generated))

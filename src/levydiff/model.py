@@ -83,7 +83,7 @@ class LevyModel(ModelHubMixin):
         columns: Sequence[str] | None = None,
         info: dict[str, Any] | None = None,
     ) -> None:
-        self.denoiser = denoiser.eval()
+        self.denoiser = denoiser
         self.shape = tuple(int(n) for n in shape)
         self.scaling = scaling
         self.columns = None if columns is None else tuple(columns)
@@ -194,5 +194,6 @@ class LevyModel(ModelHubMixin):
         record = folder.record("config")["levydiff"]
         denoiser = build_denoiser(record["denoiser"], backbone)
         load_weights(denoiser, folder.tensors("model"), folder.path)
+        denoiser.eval()
         scaling = None if record["scaling"] is None else Scaling.from_json(record["scaling"])
         return cls(denoiser, record["shape"], scaling, record["columns"], record["info"])

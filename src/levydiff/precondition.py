@@ -119,10 +119,10 @@ class BoundedPreconditioning(Preconditioning):
 
     with n the size of the noise in the sample at hand, as far as the sample tells:
     :math:`n^2 = \max(2\barσ_t^2,\; m^2 - (2\barγ_t s)^2)`, m the :func:`radius` of x. Noise of an ordinary size has
-    :math:`2\barσ_t^2`, all of it at α = 2, where these are EDM's coefficients. A sample that is larger than twice the
-    data can explain owes the rest to a large A; then :math:`c_{skip} → 1/\barσ_t` and the denoised sample stays within
-    the scale of the data. (Under stable preconditioning a share of any x is data, which is right for heavy-tailed data,
-    and leaves noise in images.) What F has to learn is of scale 1 everywhere, the tail included.
+    :math:`2\barσ_t^2` (all noise at α = 2), and while m is no larger than such noise and twice the data explain, these
+    are EDM's coefficients. A sample that is larger owes the rest to a large A; then :math:`c_{skip} → 1/\barσ_t` and
+    the denoised sample stays within the scale of the data. (Under stable preconditioning a share of any x is data:
+    right for heavy-tailed data, but it leaves noise in images.)
 
     Arguments:
         scale: s, the root mean square of the data.
@@ -149,7 +149,7 @@ class BoundedPreconditioning(Preconditioning):
             >>> BoundedPreconditioning.for_data(torch.tensor([[3.0, -3.0], [3.0, 3.0]]))
             BoundedPreconditioning(scale=3.0)
         """
-        return cls(float(x.double().square().mean().sqrt()))
+        return cls(float(x.float().square().mean().sqrt()))
 
     def __call__(self, network: Network, process: LevyProcess, x: Tensor, t: Tensor) -> Tensor:
         c_skip, c_in, c_out = self._coefficients(process, x, t)

@@ -148,12 +148,13 @@ class Sampler(ABC):
         shape = self._check_shape(shape, x_T)
         size = shape[0] if batch_size is None else check_count("batch_size", batch_size)
         streams = SampleStreams.seeded(shape[0], generator, self.denoiser.device)
+        given = {k: v.to(self.denoiser.device) if isinstance(v, Tensor) else v for k, v in cond.items()}
         results = []
         with self._bar(progress, math.ceil(shape[0] / size)) as bar:
             for index, part in enumerate(streams.split(size)):
                 rows = slice(index * size, index * size + len(part))
                 start = None if x_T is None else x_T[rows].to(self.denoiser.device, self._state_dtype())
-                chosen = {k: v[rows] if _per_sample(v, shape[0]) else v for k, v in cond.items()}
+                chosen = {k: v[rows] if _per_sample(v, shape[0]) else v for k, v in given.items()}
                 x = self._sample((len(part), *shape[1:]), part, start, callback, bar, chosen)
                 results.append(_cast(x, dtype or self.denoiser.dtype))
         return torch.cat(results)

@@ -180,7 +180,7 @@ class Trainer:
         objective = _Objective(denoiser, loss)
         self.objective, self.optimizer = self.accelerator.prepare(objective, optimizer)
         average = partial(_average, self.config.ema)
-        self.ema = AveragedModel(denoiser, multi_avg_fn=average) if self.config.ema else None
+        self.ema = AveragedModel(denoiser, multi_avg_fn=average).eval() if self.config.ema else None
         if self.config.compile:
             if not isinstance(denoiser.backbone, nn.Module):
                 raise ValueError(f"compile needs a backbone that is a module, got {type(denoiser.backbone).__name__}")
@@ -228,6 +228,7 @@ class Trainer:
         if config.trackers:
             self.accelerator.end_training()
         model = self.model()
+        model.denoiser.eval()
         if self.folder is not None and main:
             model.save_pretrained(self.folder.model)
         self.accelerator.wait_for_everyone()
@@ -282,12 +283,16 @@ class Trainer:
         rows = self.validation if isinstance(self.validation, Batches) else Batches(self.validation, 1, 0)
         size, total = len(rows.data), 0.0
         streams = _streams_of(self.config.seed, -1, size, device)
+        denoiser = self.averaged
+        training = denoiser.training
+        denoiser.eval()
         most = max(1, _VALIDATED_VALUES // math.prod(rows.data.shape[1:]))
         for start in range(0, size, most):
             part = slice(start, min(start + most, size))
             cond = {name: values[part].to(device) for name, values in rows.cond.items()}
             x_0 = rows.take(torch.arange(part.start, part.stop)).to(device)
-            total += float(loss(self.averaged, x_0, streams[part], **cond).sum())
+            total += float(loss(denoiser, x_0, streams[part], **cond).sum())
+        denoiser.train(training)
         return total / size
 
     def _streams(self, step: int) -> SampleStreams:
@@ -348,6 +353,8 @@ class Trainer:
         if self.accelerator.is_main_process:
             optimizer, record = optimizer_tensors(self.optimizer.optimizer)
             random = {"torch": torch.get_rng_state()}
+            if self.accelerator.device.type == "cuda":  # for networks with dropout; nothing else draws from it
+                random["cuda"] = torch.cuda.get_rng_state(self.accelerator.device)
             scaler = self.accelerator.scaler
             training = {
                 "step": self.step,
@@ -373,7 +380,10 @@ class Trainer:
             raise ValueError(f"folder must hold a run of the same denoiser, got {path} with {', '.join(differ)}")
         load_weights(self.denoiser, folder.tensors("weights"), path)
         restore_optimizer(self.optimizer.optimizer, folder.tensors("optimizer"), training["optimizer"])
-        torch.set_rng_state(folder.tensors("random")["torch"])
+        random = folder.tensors("random")
+        torch.set_rng_state(random["torch"])
+        if "cuda" in random and self.accelerator.device.type == "cuda":
+            torch.cuda.set_rng_state(random["cuda"], self.accelerator.device)
         if self.ema is not None:
             load_weights(self.ema.module, folder.tensors("model"), path)
             self.ema.n_averaged.fill_(training["averaged"] or 0)

@@ -72,12 +72,14 @@ class UNet(nn.Module):
             "head_width": check_count("head_width", head_width),
             "groups": check_count("groups", groups),
             "patch": check_count("patch", patch),
-            "classes": classes,
+            "classes": classes and check_count("classes", classes),
             "time_factor": check_positive("time_factor", time_factor),
             "dropout": dropout,
         }
         self.channels, self.size, self.patch, self.classes = channels, size, patch, classes
         self.time_factor = time_factor
+        if not widths:
+            raise ValueError("widths must have a number for each level, got none")
         resolutions = _resolutions(size, patch, len(widths))
         missing = set(attention) - set(resolutions)
         if missing:
@@ -105,7 +107,9 @@ class UNet(nn.Module):
 
     @classmethod
     def paper(cls, channels: int, size: int = 32, classes: int = 0) -> UNet:
-        """The paper's network for MNIST (padded to 32x32) and CIFAR10-LT."""
+        """The paper's network for MNIST (padded to 32x32) and CIFAR10-LT; sizes 32, 64, 128 have a level of 16x16."""
+        if size not in (32, 64, 128):
+            raise ValueError(f"size must be 32, 64 or 128 for the paper's network, got {size}: pad or scale the images")
         return cls(
             channels,
             size,

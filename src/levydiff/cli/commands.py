@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
 from torch import Tensor
 from tqdm.auto import tqdm
 
@@ -21,7 +22,7 @@ from ..table import TableWriter, read_table, write_table
 from ..train import Trainer
 from .build import FREE_OPTIONS, build_config, build_data, build_denoiser, build_loss, build_sampler, split_rows
 from .config import ClassifierOptions, EvaluateOptions, ReproduceOptions, SampleOptions, TrainOptions
-from .images import evaluate_images, is_images, refuse_image_options, sample_images, train_on_images
+from .images import check_samples, evaluate_images, is_images, refuse_image_options, sample_images, train_on_images
 
 
 def train(options: TrainOptions, quiet: bool = False) -> dict[str, Any]:
@@ -30,6 +31,7 @@ def train(options: TrainOptions, quiet: bool = False) -> dict[str, Any]:
     if is_images(options.data):
         return train_on_images(options, folder, quiet)
     refuse_image_options(options)
+    check_samples(options.samples)
     table = build_data(options.data, options.columns, options.points, options.seed)
     scaling = fit_scaling(table.values, per_column=options.scale_columns, columns=table.columns)
     values = scaling.apply(table.values.float())
@@ -93,7 +95,7 @@ def sample(model_path: str, options: SampleOptions, quiet: bool = False) -> dict
         raise ValueError("label and guidance are of models of images, got a model of points")
     sampler = build_sampler(options, model)
     generator = torch.Generator().manual_seed(options.seed)
-    size = check_count("batch_size", options.batch_size)
+    size = 50_000 if options.batch_size is None else check_count("batch_size", options.batch_size)
     with (
         TableWriter(options.out, model.columns or _names(model.shape[0]), number) as writer,
         tqdm(total=number, desc="sample", unit="sample", unit_scale=True, disable=quiet) as bar,
@@ -119,11 +121,14 @@ def _names(dim: int) -> tuple[str, ...]:
 
 
 def load_model(path: str) -> LevyModel:
-    """A model's folder, a run's folder (its model, else its newest checkpoint), or a repository of the Hub."""
-    folder = Path(path)
-    if (folder / "model").is_dir():
-        return LevyModel.from_pretrained(folder / "model")
-    return LevyModel.from_pretrained(RunFolder(folder).newest() or path)
+    """A model's folder, a run's folder (its model, else its newest checkpoint), or a repository of the Hub.
+
+    It is put where the trainer would put it, on a GPU if there is one.
+    """
+    run = RunFolder(path)
+    model = LevyModel.from_pretrained(run.model if run.model.is_dir() else run.newest() or path)
+    model.denoiser.to(PartialState().device)
+    return model
 
 
 def evaluate(subject: str, options: EvaluateOptions, quiet: bool = False) -> dict[str, Any]:
@@ -177,7 +182,7 @@ def classifier(options: ClassifierOptions, quiet: bool = False) -> dict[str, Any
     """Train a classifier of images and save it."""
     from ..classifier import make
 
-    right = make(
+    accuracy = make(
         options.data,
         options.out,
         folder=options.data_dir,
@@ -185,7 +190,7 @@ def classifier(options: ClassifierOptions, quiet: bool = False) -> dict[str, Any
         seed=options.seed,
         progress=not quiet,
     )
-    return {"classifier": options.out, "accuracy": right}
+    return {"classifier": options.out, "accuracy": accuracy}
 
 
 def reproduce(name: str, options: ReproduceOptions, quiet: bool = False) -> dict[str, Any] | None:

@@ -92,7 +92,7 @@ class SampleOptions:
     """What ``levydiff sample`` can be told."""
 
     number: int = option(10_000, "how many samples")
-    out: str = option("samples.npy", "where to write them: .npy, .csv or .parquet")
+    out: str = option("samples.npy", "where to write them: .npy, .csv or .parquet; images: .npy or .png")
     method: str = option("dlim", "the sampler", ("dlim", "dlpm", "lim", "lim-ode", "ddpm", "ddim"))
     steps: int = option(50, "network calls for each sample")
     order: int = option(2, "order of dlim and ddim: 1 or 2")
@@ -100,7 +100,7 @@ class SampleOptions:
     end: float | None = option(None, "the time in (0, 1) at which sampling starts; the schedule's last by default")
     start: str = option("independent", "of dlpm: the paper's, or the chain's own", ("independent", "consistent"))
     seed: int = option(0, "the same seed gives the same samples, whatever the batch size")
-    batch_size: int = option(50_000, "samples at a time; bounds the memory")
+    batch_size: int | None = option(None, "samples at a time, which bounds the memory: 50000, of images 256 by default")
     alpha: float | None = option(None, "drive the network with another alpha than it was trained with")
     clipping: bool = option(False, "of lim and lim-ode: cut large noise, as LIM's authors do")
     label: int | None = option(None, "images: the class to draw; all in turn by default")
@@ -144,7 +144,7 @@ class ReproduceOptions:
     budget: str | None = option(None, "of table3: cpu (the default), or the paper's, for GPUs", ("cpu", "paper"))
     data_dir: str | None = option(None, "where image data are; else LEVYDIFF_DATA, else they are fetched")
     runs: int | None = option(None, "how many seeds; each experiment has its own default")
-    jobs: int = option(-1, "runs at a time, one thread each; -1 for as many as there are cores")
+    jobs: int = option(-1, "runs at a time, one thread each; -1 for as many as there are cores (one GPU: 1)")
     quick: bool = option(False, "a small version in a minute or two, for a look")
     dask: str | None = option(None, "the address of a Dask scheduler to run on, or local")
     out: str = option("experiments/results", "the folder for the results")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,11 @@ from ..files import atomic_file, cache_folder
 from ..guidance import LabelDropout
 from ..images import ImageBatches, ImageSet, long_tailed, pad, save_grid, to_pixels, to_unit
 from ..model import LevyModel
+from ..plot import draw_loss, new_figure
 from ..runs import RunFolder
 from ..sources import SOURCES, load_images
 from ..train import Trainer
-from .build import FREE_OPTIONS, build_config, build_denoiser, build_loss, build_sampler, split_rows
+from .build import DATA_SETS, FREE_OPTIONS, build_config, build_denoiser, build_loss, build_sampler, split_rows
 from .config import EvaluateOptions, SampleOptions, TrainOptions
 
 #: What height and width must be multiples of, for each network.
@@ -39,7 +40,9 @@ SHOWN = 64
 
 def is_images(spec: str) -> bool:
     """Whether ``--data`` means images: a named set, a Hugging Face name, a folder or a .zip."""
-    return spec in SOURCES or spec.startswith("hf:") or spec.endswith(".zip") or Path(spec).is_dir()
+    if spec.partition(":")[0] in DATA_SETS:  # even if a run's folder has that name
+        return False
+    return spec in SOURCES or spec.startswith("hf:") or spec.lower().endswith(".zip") or Path(spec).is_dir()
 
 
 def build_images(options: TrainOptions, train: bool = True) -> ImageSet:
@@ -71,8 +74,10 @@ def image_trainer(
 
 def train_on_images(options: TrainOptions, folder: Path, quiet: bool) -> dict[str, Any]:
     """``levydiff train`` for images: train, sample, draw the pictures."""
-    if options.columns:
-        raise ValueError(f"columns can be chosen from a table only, got data = {options.data!r}")
+    _refuse(options, ("columns", "points", "scale_columns"), "points and tables", "images")
+    if not options.labels:
+        _refuse(options, ("label_dropout",), "images with labels", "images, and labels are not asked for")
+    check_samples(options.samples)
     rows, held = split_rows(torch.arange(len(images := build_images(options))), options.validation, options.seed)
     trainer = image_trainer(options, images.take(rows), folder, None if held is None else images.take(held))
     RunFolder(folder).remember(dataclasses.asdict(options), FREE_OPTIONS)
@@ -85,16 +90,26 @@ def train_on_images(options: TrainOptions, folder: Path, quiet: bool) -> dict[st
 
 def refuse_image_options(options: TrainOptions) -> None:
     """An error if options of images are given for points."""
+    _refuse(options, ("data_dir", "size", "labels", "label_dropout", "flips", "imbalance"), "images", "points")
+
+
+def _refuse(options: TrainOptions, names: Sequence[str], kind: str, given: str) -> None:
     usual = TrainOptions()
-    for name in ("data_dir", "size", "labels", "label_dropout", "flips", "imbalance"):
+    for name in names:
         if getattr(options, name) != getattr(usual, name):
-            raise ValueError(f"{name} is of images, but the data are points, got {getattr(options, name)}")
+            raise ValueError(f"{name} is of {kind}, but the data are {given}, got {getattr(options, name)}")
+
+
+def check_samples(number: int) -> None:
+    """Refuse a number of samples, or pictures of them without matplotlib, before a training and not after it."""
+    if number < 0:
+        raise ValueError(f"samples must be at least 0, got {number}")
+    if number:
+        new_figure(1)
 
 
 def _sample_and_draw(folder: Path, model: LevyModel, number: int, quiet: bool) -> dict[str, Any]:
     """A run's samples, a grid of them, and the loss curve."""
-    from ..plot import draw_loss, new_figure
-
     samples = draw_samples(model, SampleOptions(number=number), quiet)
     _write(folder / "samples.npy", samples)
     grid = save_grid(folder / "samples.png", samples[:SHOWN])
@@ -113,6 +128,8 @@ def sample_images(model: LevyModel, options: SampleOptions, quiet: bool) -> None
     """``levydiff sample`` for images: a .npy file of the values, unclamped, or a .png grid."""
     if Path(options.out).suffix not in (".npy", ".png"):
         raise ValueError(f"out must end in .npy or .png for images, got {Path(options.out).name}")
+    if not Path(options.out).parent.is_dir():
+        raise ValueError(f"out must lie in a folder that exists, got {options.out}")
     samples = draw_samples(model, options, quiet)
     if options.out.endswith(".png"):
         save_grid(options.out, samples)
@@ -132,7 +149,7 @@ def draw_samples(model: LevyModel, options: SampleOptions, quiet: bool) -> Tenso
     if classes:
         every = torch.arange(options.number) % classes
         cond["label"] = every if options.label is None else torch.full_like(every, options.label)
-    size = min(options.batch_size, 256)  # a U-Net's features are large
+    size = 256 if options.batch_size is None else check_count("batch_size", options.batch_size)
     return model.sample(options.number, sampler, seed=options.seed, batch_size=size, progress=not quiet, **cond)
 
 
@@ -143,17 +160,32 @@ def _write(path: Path, samples: Tensor) -> None:
 
 def evaluate_images(model: LevyModel, options: EvaluateOptions, quiet: bool) -> dict[str, Any]:
     """Scores of a model's images against the test set of what it was trained on, or against another set."""
-    trained = TrainOptions(**model.info.get("options", {"data": ""}))
-    data = options.data or trained.data
+    trained = model.info.get("options", {})
+    data = options.data or trained.get("data")
     if not data:
         raise ValueError("data must be given: the model does not say what it was trained on")
-    network = feature_network(options.features, options.weights)
-    reference = load_images(data, options.data_dir, train=False, size=trained.size)
+    if options.columns:
+        raise ValueError(f"columns can be chosen from a table only, got a model of images and {options.columns!r}")
     number = 1000 if options.points is None else check_count("points", options.points)
+    network = feature_network(options.features, options.weights)
+    training, test = (
+        pad(load_images(data, options.data_dir, train=train, size=trained.get("size")), model.shape[1])
+        for train in (True, False)
+    )
+    if test.shape != model.shape:
+        raise ValueError(f"data must be images of shape {model.shape} as the model's, got {test.shape}")
+    real = reference_features(network, test.pixels, cache_folder() / "features", progress=not quiet)
+
+    def scores(pixels: Tensor) -> dict[str, Any]:
+        return dataclasses.asdict(score_images(network, real, pixels, reference=test.source))
+
+    chosen = torch.randperm(len(training), generator=torch.Generator().manual_seed(options.seed))[:number]
+    yardstick = scores(training.pixels[chosen])
     samples = draw_samples(model, SampleOptions(number=number, seed=options.seed), quiet)
-    cache = cache_folder() / "features"
-    real = reference_features(network, pad(reference, model.shape[1]).pixels, cache, progress=not quiet)
-    return dataclasses.asdict(score_images(network, real, to_pixels(samples), reference=reference.source))
+    named = ("features", "reference", "count")
+    return scores(to_pixels(samples)) | {
+        "training images score": {key: value for key, value in yardstick.items() if key not in named}
+    }
 
 
 def feature_network(name: str, weights: str | None = None) -> FeatureNetwork:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..cli.images import build_images, feature_network, image_trainer
-from ..features import reference_features, score_images
+from ..features import reference_features, score_features
 from ..fidelity import prdc
 from ..files import cache_folder
 from ..images import to_pixels, to_unit
@@ -67,10 +67,9 @@ class ImageRun(Trial):
         real = reference_features(network, reference.pixels, cache_folder() / "features")
 
         def scores(samples: Tensor) -> dict[str, Any]:
-            pixels = to_pixels(samples)
-            result = asdict(score_images(network, real, pixels, reference=reference.source))
+            generated = network(to_pixels(samples))
+            result = asdict(score_features(network, real, generated, reference=reference.source))
             if reference.labels is not None:
-                generated = network(pixels)
                 # The balls are the generated points': recall of one class is recall on its real points alone.
                 parts = [real[reference.labels == k] for k in range(len(reference.classes))]
                 result["class_recall"] = [prdc(part, generated).recall for part in parts]

@@ -11,6 +11,8 @@ Pictures and findings are in :mod:`.table3_pictures` and :mod:`.table3_findings`
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -25,6 +27,9 @@ from .table3_pictures import pictures
 from .trial import Draw
 
 ALPHAS = (1.5, 1.7, 2.0)
+
+#: Millions of weights.
+UNET_SIZES = {"unet": 0.4, "paper-unet": 38}
 
 #: Steps of the deterministic samplers; the table shows the last, the figure all.
 FEW = (5, 10, 25)
@@ -157,7 +162,10 @@ def quick(setting: Setting, seeds: Sequence[int]) -> list[ImageRun]:
     """The same with trainings of a few steps: everything works, nothing is learnt."""
     few: dict[str, Any] = {"steps": 20, "batch_size": 32, "evaluated": 100, "network": "unet", "grid": 0}
     short = [replace(run, **few) for run in runs(setting, seeds) if run.label != "DLPM_5"]
-    return [replace(run, draws=tuple(replace(draw, steps=min(draw.steps, 5)) for draw in run.draws)) for run in short]
+    return [
+        replace(run, draws=tuple(dict.fromkeys(replace(draw, steps=min(draw.steps, 5)) for draw in run.draws)))
+        for run in short
+    ]
 
 
 #: The rows of the table: name, method, and the sampler as the draw of T steps or of the few.
@@ -204,7 +212,9 @@ def table(setting: Setting, records: Sequence[Record]) -> str:
     alphas = [f"α = {alpha}" for alpha in ALPHAS]
     floor = _floor(ImageRun.from_record(records[0]["run"]))
     if floor is not None:
-        distance.append(["real images", "", *[""] * (len(ALPHAS) - 1), f"{floor:.2f}", ""])
+        distance.append([f"training images: {floor['frechet']:.2f}", *[""] * (len(ALPHAS) + 2)])
+        three = " / ".join(f"{floor[metric]:.2f}" for metric in ("precision", "recall", "density"))
+        balls.append([f"training images: {three}", *[""] * len(ALPHAS)])
     parts = [
         "Fréchet distance, lower is better:",
         markdown(["", "steps", *alphas, "paper's FID"], distance),
@@ -216,11 +226,18 @@ def table(setting: Setting, records: Sequence[Record]) -> str:
         parts += ["Recall of each class:", markdown(["", "α", *names], classes)]
     good = [result for record in records for result in record["results"].values() if "failed" not in result]
     named = sorted({f"Features: {result['features']}. Reference: {result['reference']}." for result in good})
-    return "\n\n".join([*parts, *named])
+    run = ImageRun.from_record(records[0]["run"])
+    budget = (
+        f"Every row: {run.network} ({UNET_SIZES[run.network]} million weights), {run.steps} steps of {run.batch_size} "
+        f"images, Adam at {run.rate:g}, average of the weights {run.ema:g}, {run.evaluated} samples."
+    )
+    return "\n\n".join([*parts, budget, *named])
 
 
 def _mean(cell: list[float]) -> str:
-    return f"{sum(cell) / len(cell):.2f}"
+    """The mean over the seeds that did not fail."""
+    good = [score for score in cell if not math.isnan(score)]
+    return f"{statistics.fmean(good):.2f}" if good else "failed"
 
 
 def _class_rows(records: Sequence[Record], name: str, method: Method, key: str) -> list[list[str]]:
@@ -239,11 +256,11 @@ def _long_tailed(records: Sequence[Record]) -> bool:
 
 
 @cache
-def _floor(run: ImageRun) -> float | None:
-    """The distance of training images from the reference; None where the images are not to be had."""
+def _floor(run: ImageRun) -> dict[str, Any] | None:
+    """The scores of training images: what to compare with. None where images or features are not to be had."""
     try:
-        return float(score_of_images(run)["frechet"])
-    except OSError:
+        return score_of_images(run)
+    except (OSError, ImportError):
         return None
 
 
@@ -253,12 +270,9 @@ def experiment(dataset: str = "mnist", budget: str = "cpu") -> Experiment:
         names = ", ".join(dict.fromkeys(name for name, _ in SETTINGS))
         raise ValueError(f"dataset must be one of {names}, and budget cpu or paper, got {dataset} and {budget}")
     setting = SETTINGS[dataset, budget]
-    run = runs(setting, [0])[0]
     caption = (
-        f"{run.network} ({'0.4' if run.network == 'unet' else '38'} million weights), {run.steps} steps of "
-        f"{run.batch_size} images, Adam at {run.rate:g}, average of the weights {run.ema:g}; the same for every row. "
-        f"{run.evaluated} samples of each. The paper's numbers are FID of Inception features at its own budget: "
-        "compare orders, not values."
+        "All methods with one network and one budget (below). The paper's numbers are FID of Inception features at its "
+        "own budget: compare orders, not values."
     )
     return Experiment(
         f"Table 3: images, {dataset}" + (", at the paper's budget" if budget == "paper" else ""),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,7 +30,10 @@ def pictures(records: Sequence[Record], networks: Path, stem: Path) -> list[Path
         folder = RunFolder(networks / run.training_key).model
         if folder.is_dir():
             draw = _shown(run)
-            rows.append(sample(run, draw, LevyModel.from_pretrained(folder), number=SHOWN))
+            try:
+                rows.append(sample(run, draw, LevyModel.from_pretrained(folder), number=SHOWN))
+            except FloatingPointError:  # a sampler that diverges has nothing to show
+                continue
             titles += [f"{run.label}, α = {run.alpha:g}: {draw.method} {draw.steps}", *[""] * (SHOWN - 1)]
     if rows:
         grid = stem.with_name(stem.name + "-samples.png")
@@ -51,7 +55,7 @@ def _steps(records: Sequence[Record], path: Path) -> Path:
         cells = [scores(records, draw.name, "frechet", label=run.label, alpha=run.alpha) for draw in few]
         style = {1.5: ":", 1.7: "-"}.get(run.alpha, "--")
         label = f"{run.label}: {_shown(run).method}, α = {run.alpha:g}"
-        means = [sum(cell) / len(cell) for cell in cells]
+        means = [statistics.fmean(cell) for cell in cells]  # a run that failed leaves a gap
         ax.plot([d.steps for d in few], means, style, marker="o", ms=4, color=_color(run.label, number), label=label)
     ax.set(xscale="log", yscale="log", xlabel="deterministic steps", ylabel="Fréchet distance of features")
     steps = sorted(

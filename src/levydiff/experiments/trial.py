@@ -149,6 +149,7 @@ def execute(run: Trial, networks: Path | None = None, progress: bool = False) ->
     Returns:
         A record: the run's configuration, its results for each draw, the seconds it took, the versions that made it.
     """
+    judge = run.judge()  # first: what is missing for it is told before the training, not after
     started = time.perf_counter()
     try:
         model = train(run, networks, progress)
@@ -157,7 +158,6 @@ def execute(run: Trial, networks: Path | None = None, progress: bool = False) ->
         results = {draw.name: {"failed": f"training: {error}"} for draw in run.draws}
     else:
         trained = time.perf_counter()
-        judge = run.judge()
         results = {draw.name: _measure(run, draw, model, judge, progress) for draw in run.draws}
     seconds = {"train": round(trained - started, 1), "sample": round(time.perf_counter() - trained, 1)}
     versions = {"python": platform.python_version(), "levydiff": __version__}
