@@ -119,17 +119,18 @@ class LevyScheduler(SchedulerMixin, ConfigMixin):
         return [DDPMScheduler, DDIMScheduler, DLPMScheduler, DLIMScheduler]
 
     @classmethod
-    def from_config(cls, config: Any = None, **options: Any) -> Any:
+    def from_config(cls, config: Any = None, return_unused_kwargs: bool = False, **options: Any) -> Any:
         """A scheduler from the config of this or of a compatible class; what ours cannot do is refused, not ignored.
 
         Arguments:
             config: A scheduler's ``config``, or a dictionary of it.
+            return_unused_kwargs: Return a pair, with what of the options is no entry of the config.
             options: Values that replace those of the config.
         """
         for name in ("thresholding", "rescale_betas_zero_snr"):
             if isinstance(config, Mapping) and config.get(name):
                 raise ValueError(f"{name} must be off for {cls.__name__}, got {config[name]}")
-        return super().from_config(config, **options)
+        return super().from_config(config, return_unused_kwargs, **options)
 
     def _set_up(self) -> None:
         """Everything that follows from the config."""
