@@ -34,7 +34,7 @@ def pictures(records: Sequence[Record], networks: Path, stem: Path) -> list[Path
                 rows.append(sample(run, draw, LevyModel.from_pretrained(folder), number=SHOWN))
             except FloatingPointError:  # a sampler that diverges has nothing to show
                 continue
-            titles += [f"{run.label}, α = {run.alpha:g}: {draw.method} {draw.steps}", *[""] * (SHOWN - 1)]
+            titles += [f"{run.label}, alpha = {run.alpha:g}: {draw.method} {draw.steps}", *[""] * (SHOWN - 1)]
     if rows:
         grid = stem.with_name(stem.name + "-samples.png")
         paths.append(save_grid(grid, torch.cat(rows), columns=SHOWN, titles=titles))
