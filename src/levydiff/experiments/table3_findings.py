@@ -2,5 +2,41 @@
 
 from __future__ import annotations
 
+_MNIST = """
+**What we found** (one seed, a small network, minutes of training: orders, not values; differences of a tenth mean
+nothing).
+
+*Confirmed.* Few deterministic steps: DLIM at α = 1.7 is some three times closer than DDIM and LIM-ODE at 25 steps, and
+closer at 5 and 10 (the figure). DLPM is better than LIM at every α, clipped or not. Below α = 2 both are better at 1.7
+than at 1.5 in 100 steps.
+
+*Not confirmed, or in part.* By these features Gaussian noise under the same unsquared loss (DLIM at α = 2) is as close
+as 1.7 at 25 steps, and behind at 5 and 10. But its samples are visibly noisier (the grid; precision 0.70 against
+0.76), which a classifier's features hardly see. In 100 stochastic steps α = 2 is best, where the paper has 1.7 and 1.8
+ahead. Clipping helps LIM and does nothing for LIM-ODE.
+
+*LIM at α = 2* comes out as noise: 100 steps are too few for its first step from t = 0.9946, which triples the scale.
+The same network gives digits in 400 steps of LIM, and in 100 of DDPM (`levydiff sample --method`).
+
+*Ours.* Preconditioning, the self-weighted loss and second-order DLIM on times even in √t: 5 of our steps are about as
+good as 25 of the paper's, at every α. With them the advantage of heavy-tailed noise is gone: Gaussian noise is at least
+as good, with few steps and with many. Images are light-tailed. Of the two preconditionings the bounded one has better
+precision and recall at 25 steps and leaves fewer samples as noise; the stable one has the lower distance in 100
+stochastic steps.
+"""
+
+_MNIST_LT = """
+Trained on a long-tailed part of MNIST (the k-th digit kept by 100^(-k/9)), compared with the balanced test set.
+"""
+
+_CIFAR10_LT = """
+A proof that the script runs, with a sample grid: a budget of minutes says nothing about photographs, and no claim is
+made from it. The images are JPEG copies of CIFAR-10's, as the reference below says, and features are not Inception's.
+"""
+
 #: By data set and budget; Markdown.
-FINDINGS: dict[tuple[str, str], str] = {}
+FINDINGS: dict[tuple[str, str], str] = {
+    ("mnist", "cpu"): _MNIST,
+    ("mnist_lt", "cpu"): _MNIST_LT,
+    ("cifar10_lt", "cpu"): _CIFAR10_LT,
+}
