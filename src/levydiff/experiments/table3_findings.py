@@ -15,8 +15,9 @@ as 1.7 at 25 steps, and behind at 5 and 10. But its samples are visibly noisier 
 0.76), which a classifier's features hardly see. In 100 stochastic steps α = 2 is best, where the paper has 1.7 and 1.8
 ahead. Clipping helps LIM and does nothing for LIM-ODE.
 
-*LIM at α = 2* comes out as noise: 100 steps are too few for its first step from t = 0.9946, which triples the scale.
-The same network gives digits in 400 steps of LIM, and in 100 of DDPM (`levydiff sample --method`).
+*LIM at α = 2* comes out as noise: 100 steps are too few for its first step from t = 0.9946, which multiplies the scale
+by 2.8 (in 400 steps by 1.2). The same network gives digits in 400 steps of LIM, and in 100 of DDPM (`levydiff sample
+--method`).
 
 *Ours.* Preconditioning, the self-weighted loss and second-order DLIM on times even in √t: 5 of our steps are about as
 good as 25 of the paper's, at every α. With them the advantage of heavy-tailed noise is gone: Gaussian noise is at least
