@@ -53,15 +53,16 @@ def table(records: Sequence[Record]) -> str:
 
 
 FINDINGS = """
-**What we found** (one or two seeds so far, of five planned: a first look). Where the chain starts moves DLPM's row more than
-anything else: the same networks score worse from t = 0.9946 than from 0.99. The reason is the network, whose output
-is bounded: where ‖x_t‖ is large, every step divides by γ_t and nothing is taken away, so that the few starts in the
-far tail come out multiplied by up to 1/γ̄_T (the picture of `figure-tails` shows it). Stable preconditioning removes
-the cause: see `ours`.
+**What we found** (one or two seeds so far, of five planned: a first look). Where the chain starts moves DLPM's row
+more than anything else: the same networks score worse from t = 0.9946 than from 0.99. The reason is the network,
+whose output is bounded: where ‖x_t‖ is large, every step divides by γ_t and nothing is taken away, so that the few
+starts in the far tail come out multiplied by up to 1/γ̄_T (the picture of `figure-tails` shows it). Stable
+preconditioning removes the cause: see `ours`.
 
 LIM's MSLE is higher here than in the paper for α up to 1.7. Part of it is LIM itself: with the exact score it
-multiplies the scale of such data by (α-1)^(-1/α), which alone gives an MSLE of 0.21 at α = 1.5 and 0.04 at 1.7. At α = 2 its first step of a hundred, from t = 0.9946,
-multiplies the scale of the noise by 2.8 even with the exact score; the bounded network does not bring it back.
+multiplies the scale of such data by (α-1)^(-1/α), which alone gives an MSLE of 0.21 at α = 1.5 and 0.04 at 1.7. At α
+= 2 its first step of a hundred, from t = 0.9946, multiplies the scale of the noise by 2.8 even with the exact score;
+the bounded network does not bring it back.
 """
 
 EXPERIMENT = Experiment("Table 1: MSLE on stable data", CAPTION, runs, quick, table, findings=FINDINGS)

@@ -45,11 +45,11 @@ def table(records: Sequence[Record]) -> str:
 
 
 FINDINGS = """
-**What we found** (one or two seeds so far, of five planned: a first look). DLPM is near the paper for α < 2. LIM and the two
-Gaussian methods score higher here than in the paper, and with that two of the paper's orderings go: LIM is not below
-DLPM for α of 1.7 and more, and DDPM's squared loss at α = 2 is better than DLPM at every α. Within DLPM, whose
-unsquared loss estimates a median, α < 2 is better than α = 2, as in the paper. We do not know yet why LIM and DDPM
-are better here; the start of the chain is not the reason (it moves F1 in the third digit only).
+**What we found** (one or two seeds so far, of five planned: a first look). DLPM is near the paper for α < 2. LIM and
+the two Gaussian methods score higher here than in the paper, and with that two of the paper's orderings go: LIM is
+not below DLPM for α of 1.7 and more, and DDPM's squared loss at α = 2 is better than DLPM at every α. Within DLPM,
+whose unsquared loss estimates a median, α < 2 is better than α = 2, as in the paper. We do not know yet why LIM and
+DDPM are better here; the start of the chain is not the reason (it moves F1 in the third digit only).
 """
 
 EXPERIMENT = Experiment("Table 2: F1 on nine Gaussians", CAPTION, runs, quick, table, findings=FINDINGS)
