@@ -27,7 +27,13 @@ stochastic steps.
 """
 
 _MNIST_LT = """
-Trained on a long-tailed part of MNIST (the k-th digit kept by 100^(-k/9)), compared with the balanced test set.
+Trained on a long-tailed part of MNIST, 5923 3550 2128 1276 764 458 274 164 98 59 images of the digits 0 to 9, and
+compared with the balanced test set.
+
+**What we found** (one seed). The training images themselves are about as far from the balanced test set as the better
+models, so the distance says little here; the recall of the rare digits does. Ours at 25 steps and DDPM at 100 reach all
+of them about equally well, DDIM at 25 hardly: we see no sign yet that heavy-tailed noise as such finds rare classes.
+Mind that the balls of few samples are wide, which flatters the recall of rare classes for all methods alike.
 """
 
 _CIFAR10_LT = """
