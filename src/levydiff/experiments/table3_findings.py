@@ -38,7 +38,7 @@ Mind that the balls of few samples are wide, which flatters the recall of rare c
 
 _CIFAR10_LT = """
 A proof that the script runs, with a sample grid: a budget of minutes says nothing about photographs, and no claim is
-made from it. The images are JPEG copies of CIFAR-10's, as the reference below says, and features are not Inception's.
+made from it. The images are JPEG copies of CIFAR-10's, as the reference above says, and features are not Inception's.
 """
 
 #: By data set and budget; Markdown.
