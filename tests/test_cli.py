@@ -56,6 +56,11 @@ def test_train_writes_a_run(tmp_path, capsys):
     assert code == 2 and "out must be a new folder" in err and "alpha = 1.7" in err
 
 
+def test_evaluate_refuses_what_is_of_images(trained, capsys):
+    code, _, err = run(capsys, "evaluate", "--json", str(trained), "--weights", "x")
+    assert code == 2 and "weights and data_dir are of models of images, got a model of points" in err
+
+
 def test_sample_streams_and_does_not_depend_on_the_batch(trained, tmp_path, capsys):
     for name, batch in (("a.npy", "1000"), ("b.npy", "300")):
         code, out, err = run(

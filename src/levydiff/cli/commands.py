@@ -143,6 +143,8 @@ def evaluate(subject: str, options: EvaluateOptions, quiet: bool = False) -> dic
         model = load_model(subject)
         if len(model.shape) == 3:
             return evaluate_images(model, options, quiet)
+        if options.weights or options.data_dir:
+            raise ValueError("weights and data_dir are of models of images, got a model of points")
         samples = model.sample(points, seed=options.seed, batch_size=50_000)
         trained = model.info.get("options", {})
         spec, columns = spec or trained.get("data"), columns or (None if spec else trained.get("columns"))

@@ -49,6 +49,8 @@ def _shown(run: ImageRun) -> Draw:
 
 def _steps(records: Sequence[Record], path: Path) -> Path:
     figure, (ax,) = new_figure(1, width=6.5)
+    from matplotlib.ticker import LogLocator, ScalarFormatter  # new_figure has said so if it is missing
+
     for number, record in enumerate(_first_of_each(records)):
         run = ImageRun.from_record(record["run"])
         few = [d for d in run.draws if d.method == _shown(run).method and not d.clipping]
@@ -62,6 +64,8 @@ def _steps(records: Sequence[Record], path: Path) -> Path:
         {d["steps"] for r in records for d in r["run"]["draws"] if d["method"] in ("dlim", "ddim", "lim-ode")}
     )
     ax.set_xticks(steps, [str(n) for n in steps])
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter(ScalarFormatter())
     ax.minorticks_off()
     ax.grid(alpha=0.3)
     ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
