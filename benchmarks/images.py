@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import statistics
 import time
 from collections.abc import Callable
@@ -28,7 +27,6 @@ from levydiff.pipeline import LevyPipeline
 
 ALPHA = 1.7
 AT_MOST = 1.03
-M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
 
 
 class TimedUNet(UNet2DModel):
@@ -102,10 +100,8 @@ def peak_megabytes(subject: Callable[[], object]) -> float:
 def memory(made: int) -> None:
     """The peak of the first ``made`` of 1000 steps, 64 images of 3×64×64, over that of a network that does nothing.
 
-    It is what the tensors in use take. With its usual settings malloc keeps freed blocks for later, and the process
-    peaks at up to twice as much.
+    It is the process's own, with what malloc keeps of freed blocks; so it differs a little from run to run.
     """
-    ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1 << 20)  # give large blocks back when they are freed
     steps = 1000
 
     class Enough(Exception):

@@ -77,6 +77,18 @@ def test_normal_of_an_odd_number_of_values():
     assert normal((4, 1, 1), SampleStreams.seeded(4)).shape == (4, 1, 1)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_large_draw_is_made_in_pieces_that_do_not_show(dtype):
+    # 5 rows of 2¹⁵ values are more than the 2¹⁶ that are made at once; one row alone is not.
+    shape, keys = (5, 1 << 15), torch.arange(5)
+    whole = SampleStreams(keys)
+    alone = [SampleStreams(key[None]) for key in keys]
+    for _ in range(2):  # the second draw shows whether the streams went on as far as they were used
+        assert torch.equal(normal(shape, whole, dtype), torch.cat([normal((1, shape[1]), one, dtype) for one in alone]))
+        assert whole.counter == alone[0].counter
+    assert torch.equal(whole.words(3), torch.cat([one.words(3) for one in alone]))
+
+
 def test_shape_must_match_the_streams():
     with pytest.raises(ValueError, match=r"shape must start with a multiple of the number of streams, 4, got \(5, 2\)"):
         normal((5, 2), SampleStreams.seeded(4))

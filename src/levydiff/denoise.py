@@ -12,6 +12,7 @@ it sees and what its output means: see :mod:`levydiff.precondition`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from itertools import chain
 from typing import Any
 
 import torch
@@ -134,7 +135,7 @@ class Predictor(nn.Module, ABC):
         return self._anchor().dtype
 
     def _anchor(self) -> Tensor:
-        for tensor in (*self.parameters(), *self.buffers()):
+        for tensor in chain(self.parameters(), self.buffers()):  # lazy: every call of a denoiser asks
             if tensor.is_floating_point():
                 return tensor
         return torch.empty(0)

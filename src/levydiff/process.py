@@ -239,4 +239,5 @@ class LevyProcess:
         """
         step = path.chain.step(i)
         gain = path.gain(i)
-        return Posterior((x_t - (gain * step.sigma_bar) * eps) / step.gamma, gain * path.var[i - 1])
+        mean = torch.addcmul(x_t, eps, gain * -step.sigma_bar).div_(step.gamma)
+        return Posterior(mean, gain * path.var[i - 1])

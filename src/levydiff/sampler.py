@@ -186,6 +186,7 @@ class Sampler(ABC):
             bar.update()
             if callback is not None:
                 callback(Progress(i, float(self.chain.times[i - 1]), x, eps))
+            del eps, v  # or they would wait, unused, through the network's peak of memory
         return x
 
     def last_step(self, x_t: Tensor, eps: Tensor, step: Step, run: Run) -> Tensor:
