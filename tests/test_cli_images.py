@@ -9,12 +9,13 @@ import yaml
 from PIL import Image
 
 from levydiff.cli import main
-from levydiff.cli.build import build_config, build_denoiser, build_loss
-from levydiff.cli.config import TrainOptions, merge, shipped_configs
+from levydiff.cli.build import build_config, build_denoiser, build_loss, build_sampler
+from levydiff.cli.config import SampleOptions, TrainOptions, merge, shipped_configs
 from levydiff.cli.images import build_images, image_trainer, is_images
 from levydiff.guidance import LabelDropout
 from levydiff.images import to_unit
 from levydiff.loss import OneVariableLoss
+from levydiff.model import LevyModel
 from levydiff.rates import StepDecay
 
 SMALL = ["--steps", "4", "--batch-size", "16", "--checkpoint-every", "2", "--log-every", "2", "--samples", "9"]
@@ -68,6 +69,14 @@ def test_sample_images(digits, tmp_path, capsys):
     assert code == 2 and "label must lie in 0 ... 9, got 10" in err
     code, _, err = run(capsys, "sample", "--json", str(digits), "--out", str(tmp_path / "x.csv"), *common)
     assert code == 2 and "out must end in .npy or .png for images, got x.csv" in err
+
+
+def test_guidance_needs_labels_that_were_dropped(digits):
+    model = LevyModel.from_pretrained(digits / "model")
+    assert build_sampler(SampleOptions(guidance=2.0), model).denoiser.scale == 2.0
+    model.info["options"]["label_dropout"] = 0.0  # then the class of none was never trained
+    with pytest.raises(ValueError, match="guidance needs a model that was trained with a label_dropout above 0"):
+        build_sampler(SampleOptions(guidance=2.0), model)
 
 
 def test_evaluate_needs_features_for_the_size(digits, tmp_path, monkeypatch, capsys):

@@ -275,6 +275,16 @@ def test_a_run_goes_on_with_the_same_denoiser_only(tmp_path):
         trainer(tmp_path, steps=8, net=denoiser(1.5)).fit(progress=False)
 
 
+def test_a_run_goes_on_with_the_same_data_only(tmp_path):
+    trainer(tmp_path, steps=4, data=DATA).fit(progress=False)
+    with pytest.raises(ValueError, match=f"data must be those the run began with, {len(DATA)} rows, got 299"):
+        trainer(tmp_path, steps=8, data=DATA[1:]).fit(progress=False)
+    with pytest.raises(ValueError, match="got as many rows of other values or another order"):
+        trainer(tmp_path, steps=8, data=DATA.flip(0)).fit(progress=False)
+    # Rounding is no change: a scaling fitted on another machine may differ in the last digit.
+    assert trainer(tmp_path, steps=8, data=DATA * (1 + 1e-6)).fit(progress=False).info["step"] == 8
+
+
 def test_bad_input():
     with pytest.raises(ValueError, match="data must come in batches of config.batch_size = 64, got 32"):
         trainer(data=Batches(DATA, 32, 0))

@@ -92,6 +92,25 @@ class Batches:
         index = self._share(step, part)
         return {name: _gather(values, index) for name, values in self.cond.items()}
 
+    def outline(self) -> dict[str, Any]:
+        """A few numbers, as JSON, by which the data are known again: how many rows, and the size of some of them."""
+        index = torch.linspace(0, len(self.data) - 1, min(len(self.data), 16), dtype=torch.float64).long()
+        some = self.take(index).cpu().double().reshape(len(index), -1)
+        return {"rows": len(self.data), "sizes": some.abs().mean(1).tolist()}
+
+    def check_outline(self, before: Mapping[str, Any]) -> None:
+        """Refuse to go on with a run that began with other data.
+
+        Arguments:
+            before: The outline of the data that it began with. The sizes may differ by rounding: a scaling that was
+                fitted anew on another machine is the same scaling.
+        """
+        now = self.outline()
+        if now["rows"] != before["rows"]:
+            raise ValueError(f"data must be those the run began with, {before['rows']} rows, got {now['rows']}")
+        if not np.allclose(now["sizes"], before["sizes"], rtol=1e-3):
+            raise ValueError("data must be those the run began with, got as many rows of other values or another order")
+
     def _order(self, epoch: int) -> Tensor:
         """The permutation of an epoch; the last two are kept."""
         order = self._orders.get(epoch)

@@ -358,6 +358,7 @@ class Trainer:
             scaler = self.accelerator.scaler
             training = {
                 "step": self.step,
+                "data": self.batches.outline(),
                 "optimizer": record,
                 "scaler": None if scaler is None else scaler.state_dict(),
                 "averaged": None if self.ema is None else int(self.ema.n_averaged),
@@ -378,6 +379,8 @@ class Trainer:
         differ = [f"{key} = {saved.get(key)!r} (now {own[key]!r})" for key in own if saved.get(key) != own[key]]
         if differ:
             raise ValueError(f"folder must hold a run of the same denoiser, got {path} with {', '.join(differ)}")
+        if "data" in training:  # the first checkpoints did not say
+            self.batches.check_outline(training["data"])
         load_weights(self.denoiser, folder.tensors("weights"), path)
         restore_optimizer(self.optimizer.optimizer, folder.tensors("optimizer"), training["optimizer"])
         random = folder.tensors("random")

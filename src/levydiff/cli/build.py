@@ -163,6 +163,8 @@ def build_sampler(options: SampleOptions, model: LevyModel) -> Sampler:
     denoiser: Predictor = model.denoiser
     schedule = denoiser.process.schedule
     if options.guidance != 1.0:
+        if model.info.get("options", {}).get("label_dropout") == 0:
+            raise ValueError("guidance needs a model that was trained with a label_dropout above 0, got one with 0")
         denoiser = Guided(denoiser, options.guidance)
     if options.end is not None:
         schedule = replace(schedule, t_max=options.end)
