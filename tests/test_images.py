@@ -3,12 +3,12 @@
 import pytest
 import torch
 
+from levydiff import TrainConfig, Trainer
 from levydiff.denoise import Denoiser
 from levydiff.images import ImageBatches, ImageSet, long_tailed, pad, save_grid, to_pixels, to_unit
 from levydiff.loss import OneVariableLoss
 from levydiff.process import LevyProcess
 from levydiff.schedule import CosineSchedule
-from levydiff.train import TrainConfig, Trainer
 
 
 def random_images(n: int, c: int = 1, h: int = 4, w: int = 6, classes: int = 3) -> ImageSet:

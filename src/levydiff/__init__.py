@@ -41,12 +41,13 @@ from .stable import IndependentStable, IsotropicStable, PositiveStable
 if TYPE_CHECKING:
     from .fitting import fit
     from .model import LevyModel
-    from .train import TrainConfig, Trainer
+    from .train import Trainer
+    from .train_config import TrainConfig
 
 __version__ = "0.1.0"
 
 #: Loaded when first asked for: they import accelerate and huggingface_hub.
-_LAZY = {"LevyModel": "model", "TrainConfig": "train", "Trainer": "train", "fit": "fitting"}
+_LAZY = {"LevyModel": "model", "TrainConfig": "train_config", "Trainer": "train", "fit": "fitting"}
 
 
 _LAZY_MODULES = (

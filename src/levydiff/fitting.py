@@ -17,7 +17,8 @@ from .nn import TailMLP
 from .process import LevyProcess
 from .rates import CosineDecay, LearningRate
 from .scaling import check_table, fit_scaling
-from .train import TrainConfig, Trainer
+from .train import Trainer
+from .train_config import TrainConfig
 
 
 def fit(

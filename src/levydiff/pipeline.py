@@ -22,8 +22,9 @@ from diffusers.pipelines.pipeline_utils import DiffusionPipeline, ImagePipelineO
 from torch import Tensor
 
 from .checks import check_count
-from .diffusers import DLIMScheduler, DLPMScheduler, Generators
+from .diffusers import DLIMScheduler, DLPMScheduler
 from .sampler import _cast
+from .scheduler import Generators
 
 _OUTPUTS = ("pil", "np", "pt", "latent")
 

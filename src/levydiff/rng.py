@@ -72,6 +72,14 @@ class SampleStreams:
         keys = torch.empty(count, dtype=torch.int64, device=source).random_(generator=generator)
         return cls(keys.to(device))
 
+    @classmethod
+    def of_step(cls, seed: int, step: int, count: int, device: torch.device | str | None = None) -> SampleStreams:
+        """The streams of a step of training, one for each of ``count`` samples: a function of (seed, step)."""
+        # The keys are words of a stream of the seed's own, so that streams of different steps do not overlap.
+        key = cls(torch.tensor([seed])).words(1)[:, 0]
+        start = cls(key, counter=step + 2).words(1)[:, 0]
+        return cls(cls(start).words(count)[0].to(device))
+
     def __len__(self) -> int:
         return len(self.keys)
 

@@ -13,12 +13,9 @@ The folder of a run is described in :mod:`levydiff.runs`. Several machines: ``ac
 from __future__ import annotations
 
 import math
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,72 +30,18 @@ from tqdm.auto import tqdm
 
 from .batches import Batches
 from .checkpoint import Folder, denoiser_config, load_weights, optimizer_tensors, restore_optimizer, write_folder
-from .checks import check_count, check_positive
 from .denoise import Denoiser
+from .interrupt import stop_requests
 from .loss import Loss
 from .model import LevyModel
-from .rates import CosineDecay, LearningRate
 from .rng import Generator, SampleStreams
 from .runs import RunFolder
 from .scaling import Scaling
 from .stable import watch_draws
+from .train_config import TrainConfig
 
 #: Values of the validation data in a network at once: 4096 points in the plane, some hundred small images.
 _VALIDATED_VALUES = 1 << 18
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """How to train.
-
-    Arguments:
-        steps: Optimizer steps.
-        batch_size: Samples a step, over all processes and micro-batches together.
-        rate: The learning rate.
-        ema: Decay of the average of the weights, which is what is sampled from; 0 for none. After n steps it is
-            (1 + n)/(10 + n) while that is smaller.
-        seed: Everything random follows from it.
-        clip_gradient: The largest norm of the gradient; none by default.
-        accumulate: Split each process's share of a batch into so many micro-batches, to bound memory.
-        precision: accelerate's mixed precision: ``"no"``, ``"bf16"`` or ``"fp16"``.
-        compile: Compile the network with ``torch.compile``.
-        log_every, validate_every, checkpoint_every: In steps; 0 for never. The last step always counts.
-        keep: How many checkpoints to keep.
-        trackers: accelerate's trackers, such as ``("tensorboard",)`` or ``("wandb",)``.
-
-    Example:
-        >>> TrainConfig(steps=100, rate=CosineDecay(1e-3), clip_gradient=1.0).to_record()["rate"]
-        {'kind': 'CosineDecay', 'rate': 0.001, 'warmup': 100}
-    """
-
-    steps: int = 10_000
-    batch_size: int = 1024
-    rate: LearningRate = field(default_factory=CosineDecay)
-    ema: float = 0.999
-    seed: int = 0
-    clip_gradient: float | None = None
-    accumulate: int = 1
-    precision: str = "no"
-    compile: bool = False
-    log_every: int = 100
-    validate_every: int = 1000
-    checkpoint_every: int = 1000
-    keep: int = 2
-    trackers: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "accumulate", "keep"):
-            check_count(name, getattr(self, name))
-        if not 0 <= self.ema < 1:
-            raise ValueError(f"ema must lie in [0, 1), got {self.ema}")
-        if self.clip_gradient is not None:
-            check_positive("clip_gradient", self.clip_gradient)
-        if self.precision not in ("no", "bf16", "fp16"):
-            raise ValueError(f"precision must be no, bf16 or fp16, got {self.precision!r}")
-
-    def to_record(self) -> dict[str, Any]:
-        """As JSON."""
-        return asdict(self) | {"rate": {"kind": type(self.rate).__name__, **asdict(self.rate)}}  # type: ignore[call-overload]
 
 
 class _Objective(nn.Module):
@@ -208,7 +151,7 @@ class Trainer:
         started, first = time.perf_counter(), self.step
         bar = tqdm(total=config.steps, initial=self.step, desc="train", unit="step", disable=not (progress and main))
         total, count = torch.zeros((), device=self.accelerator.device), 0
-        with bar, _stop_requests() as requests:
+        with bar, stop_requests() as requests:
             while self.step < config.steps:
                 total, count = total + self.train_step(), count + 1
                 bar.update()
@@ -282,7 +225,7 @@ class Trainer:
         device = self.accelerator.device
         rows = self.validation if isinstance(self.validation, Batches) else Batches(self.validation, 1, 0)
         size, total = len(rows.data), 0.0
-        streams = _streams_of(self.config.seed, -1, size, device)
+        streams = SampleStreams.of_step(self.config.seed, -1, size, device)
         denoiser = self.averaged
         training = denoiser.training
         denoiser.eval()
@@ -297,7 +240,7 @@ class Trainer:
 
     def _streams(self, step: int) -> SampleStreams:
         """The random streams of this process's share of a step's batch."""
-        streams = _streams_of(self.config.seed, step, self.config.batch_size, self.accelerator.device)
+        streams = SampleStreams.of_step(self.config.seed, step, self.config.batch_size, self.accelerator.device)
         share = self.config.batch_size // self.accelerator.num_processes
         start = self.accelerator.process_index * share
         return streams[start : start + share]
@@ -399,34 +342,3 @@ def _average(decay: float, averaged: Sequence[Tensor], current: Sequence[Tensor]
     """Move the averaged weights towards the current ones, faster at first, so that a short run forgets its start."""
     n = int(count)
     torch._foreach_lerp_(list(averaged), list(current), 1.0 - min(decay, (1.0 + n) / (10.0 + n)))
-
-
-@contextmanager
-def _stop_requests() -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM, so that training can stop between two steps; a second one stops at once."""
-    requests: list[int] = []
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
-        yield requests
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def remember(number: int, frame: Any) -> None:
-        if requests:
-            raise KeyboardInterrupt
-        requests.append(number)
-
-    for number in before:
-        signal.signal(number, remember)
-    try:
-        yield requests
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _streams_of(seed: int, step: int, size: int, device: torch.device) -> SampleStreams:
-    """One stream for each sample of a step, as a function of (seed, step)."""
-    # The keys are words of a stream of the seed's own, so that streams of different steps do not overlap.
-    key = SampleStreams(torch.tensor([seed])).words(1)[:, 0]
-    start = SampleStreams(key, counter=step + 2).words(1)[:, 0]
-    return SampleStreams(SampleStreams(start).words(size)[0].to(device))

@@ -33,7 +33,7 @@ from ..schedule import (
     quadratic_time,
 )
 from ..table import Table, read_table
-from ..train import TrainConfig
+from ..train_config import TrainConfig
 from ..unet import UNet
 from .config import SampleOptions, TrainOptions
 

@@ -32,7 +32,8 @@ from ..rates import CosineDecay
 from ..sample import DDPM, DLIM, DLPM, Sampler
 from ..scaling import Scaling, fit_scaling
 from ..schedule import quadratic_time
-from ..train import TrainConfig, Trainer
+from ..train import Trainer
+from ..train_config import TrainConfig
 from .build import build_data
 from .config import DemoOptions
 

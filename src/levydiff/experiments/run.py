@@ -14,7 +14,8 @@ from ..cli.build import build_data, build_denoiser, build_loss, build_rate
 from ..metrics import global_l1, msle, prd, tail_error
 from ..model import LevyModel
 from ..scaling import fit_scaling
-from ..train import TrainConfig, Trainer
+from ..train import Trainer
+from ..train_config import TrainConfig
 from .trial import Draw, Trial
 
 #: Data for evaluation are drawn with the run's seed plus this, so that they are fresh.
