@@ -31,9 +31,10 @@ Trained on a long-tailed part of MNIST, 5923 3550 2128 1276 764 458 274 164 98 5
 compared with the balanced test set.
 
 **What we found** (one seed). The training images themselves are about as far from the balanced test set as the better
-models, so the distance says little here; the recall of the rare digits does. Ours at 25 steps, DDPM and DLPM at 100
-reach them about equally well. At 25 steps DLIM reaches more of them than DDIM, as it does of all digits: no sign yet
-that heavy-tailed noise as such finds rare classes.
+models, so the distance says little here; the recall of the rare digits does. Its mean over the digits 7, 8 and 9 is, at
+25 steps, 0.77 for ours with Gaussian noise, 0.74 with α = 1.7, 0.59 for DLIM, 0.27 for DDIM; at 100 stochastic ones 0.71
+and 0.60 for ours, 0.66 for DDPM, 0.62 for DLPM. So DLIM reaches more of them than DDIM at few steps, as it does of all
+digits; with networks that are good at all, heavy-tailed noise as such does not find rare classes more often.
 Mind that the balls of few samples are wide, which flatters the recall of rare classes for all methods alike.
 """
 

@@ -68,7 +68,7 @@ def _steps(records: Sequence[Record], path: Path) -> Path:
     ax.yaxis.set_major_formatter(ScalarFormatter())
     ax.minorticks_off()
     ax.grid(alpha=0.3)
-    ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    ax.legend(fontsize=8, handlelength=4, markerscale=0.7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.savefig(path, dpi=130)
     return path
 
