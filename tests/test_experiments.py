@@ -234,8 +234,10 @@ def test_cells_and_their_text():
 def test_the_papers_table_is_laid_out_as_in_the_paper():
     runs = [run for run in table2.runs(range(2)) if run.alpha in (1.7, 2.0)]
     score = {"DLPM": 0.9, "DLPM_5": 0.95, "LIM": 0.8, "DDPM": 0.7}
-    records = [_record(run, f1=score[run.label] + 0.01 * run.seed) for run in runs]
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table2.table(records).splitlines()]
+    less = {1000: 0.2, 2500: 0.1, 10_000: 0.0}
+    records = [_record(run, f1=score[run.label] - less[run.steps] + 0.01 * run.seed) for run in runs]
+    lines = [line for line in table2.table(records).splitlines() if line.startswith("|")]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     assert rows[0] == ["", "α = 1.7", "α = 2.0"]
     found = {row[0]: row[1:] for row in rows if row[0].startswith("**")}
     assert found == {
@@ -247,6 +249,12 @@ def test_the_papers_table_is_laid_out_as_in_the_paper():
     assert ["paper", "0.933 ± 0.028", "0.862 ± 0.028"] in rows
     # (0.905 - 0.933)/√(0.00707²/2 + 0.028²/30) and (0.905 - 0.862)/…, which is below the paper's own row of DLPM
     assert rows[rows.index(["paper", "0.933 ± 0.028", "0.862 ± 0.028"]) + 1][1:] == ["-3.9", "+6.0"]
+    # After fewer steps of training, beside what the main table has.
+    assert rows[-5][1:] == ["1000", "2500", "10000"]
+    assert [row[1:] for row in rows[-3:]] == [
+        [f"{score[label] - part + 0.005:.3f} ± 0.007 (2)" for part in (0.2, 0.1, 0.0)]
+        for label in ("DLPM", "LIM", "DDPM")
+    ]
 
 
 @pytest.mark.parametrize("name", IN_THE_PLANE)
@@ -308,6 +316,12 @@ def test_reproduce_writes_and_goes_on(tmp_path, monkeypatch):
     # Fewer seeds than before: the table is of those, but nothing is thrown away.
     assert "1 rows" in reproduce("test", **folders, runs=1)["table"]
     assert len(json.loads((tmp_path / "results" / "test.json").read_text())["runs"]) == 3
+    # A run that has another name by now is found under its configuration, and has its new name in the file.
+    renamed = replace(experiment, runs=lambda seeds: [replace(TINY, seed=seed, label="renamed") for seed in seeds])
+    monkeypatch.setattr("levydiff.experiments.reproduce.load", lambda *chosen: renamed)
+    reproduce("test", **folders, runs=2)
+    labels = [r["run"]["label"] for r in json.loads((tmp_path / "results" / "test.json").read_text())["runs"]]
+    assert labels == ["renamed", "renamed", TINY.label]
     (tmp_path / "results" / "test.json").write_text("<<<<<<< conflict")
     with pytest.raises(ValueError, match="test.json must be a file of results, but cannot be read"):
         reproduce("test", **folders)

@@ -131,7 +131,8 @@ class Sheet:
         """The table of the wanted runs; records of others (of more seeds, say) are kept beside them."""
         records = self.chosen(known)
         text = self._markdown(records, len(known) - len({record["key"] for record in records}), cost)
-        order = {record["key"]: record for record in records} | dict(known)
+        wanted = {record["key"]: record for record in records}  # first, and under the labels of now
+        order = wanted | {key: record for key, record in known.items() if key not in wanted}
         rows = ",\n".join(json.dumps(record) for record in order.values())  # one run a line: a change is one line
         head = {"title": self.experiment.title, "command": self.command}
         with atomic_file(self.file(".json")) as path:
