@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import pickle
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,6 +23,7 @@ from levydiff.checkpoint import (
     write_folder,
 )
 from levydiff.nn import PaperMLP, TailMLP
+from levydiff.timesteps import BetaSchedule
 
 TENSORS = {"model": {"w": torch.arange(6.0), "n": torch.tensor(3)}}
 RECORDS = {"config": {"alpha": 1.7}}
@@ -99,6 +101,22 @@ def test_unknown_kinds_are_refused():
         to_config(torch.nn.Linear(2, 2))
 
 
+def test_a_folder_that_cannot_take_its_name_gives_the_old_one_back(tmp_path, monkeypatch):
+    write_folder(tmp_path / "a", TENSORS, RECORDS)
+    rename, calls = Path.rename, []
+
+    def second_fails(self, target):
+        calls.append(target)
+        if len(calls) == 2:
+            raise OSError(errno.EIO, "Input/output error")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", second_fails)
+    with pytest.raises(OSError, match="cannot write a into"):
+        write_folder(tmp_path / "a", TENSORS, {"config": {"alpha": 0.1}})
+    assert Folder(tmp_path / "a").record("config") == {"alpha": 1.7} and sorted(os.listdir(tmp_path)) == ["a"]
+
+
 @pytest.mark.parametrize("fail", ["save_file", "fsync", "rename"])
 def test_a_failed_write_leaves_the_last_good_folder(tmp_path, monkeypatch, fail):
     write_folder(tmp_path / "a", TENSORS, RECORDS)
@@ -110,7 +128,7 @@ def test_a_failed_write_leaves_the_last_good_folder(tmp_path, monkeypatch, fail)
     if fail == "save_file":
         monkeypatch.setattr(module.safetensors.torch, "save_file", no_space)
     elif fail == "fsync":
-        monkeypatch.setattr(module.os, "fsync", no_space)
+        monkeypatch.setattr(os, "fsync", no_space)
     else:
         monkeypatch.setattr(module.Path, "rename", no_space)
     with pytest.raises(OSError, match=r"cannot write a into .*: No space left on device"):
@@ -128,7 +146,15 @@ def test_a_foreign_folder_is_not_overwritten(tmp_path):
     assert (tmp_path / "mine" / "thesis.tex").read_text() == "precious"
 
 
-@pytest.mark.parametrize("schedule", [CosineSchedule(t_max=0.98), LinearSchedule(beta_max=15.0), ExplodingSchedule()])
+SCHEDULES = [
+    CosineSchedule(t_max=0.98),
+    LinearSchedule(beta_max=15.0),
+    ExplodingSchedule(),
+    BetaSchedule(betas=(0.1, 0.2, 0.3)),
+]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("network", [PaperMLP(2, width=8), TailMLP(2, width=8, classes=3)])
 def test_denoisers_survive(schedule, network):
     denoiser = Denoiser(network, LevyProcess(1.4, schedule, isotropic=False), StablePreconditioning(0.3))
@@ -175,3 +201,9 @@ def test_files_can_be_read_by_whom_the_umask_allows(tmp_path):
     (tmp_path / "plain").touch()
     modes = {path.name: path.stat().st_mode for path in (tmp_path / "model").iterdir()}
     assert set(modes.values()) == {(tmp_path / "plain").stat().st_mode}, modes
+
+
+def test_a_network_compiled_outside_is_refused():
+    denoiser = Denoiser(torch.compile(TailMLP(2, width=8)), LevyProcess(1.7))
+    with pytest.raises(TypeError, match=r"backbone must be compiled in place, backbone.compile\(\), to be stored"):
+        denoiser_config(denoiser)

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from levydiff import (
+    DLIM,
     Denoiser,
     LevyProcess,
     StablePreconditioning,
@@ -70,3 +71,19 @@ def test_learned_variance_splits_the_channels():
         Denoiser(zero, LevyProcess(1.5), learned_variance=True)(X, T)
     with pytest.raises(ValueError, match=r"backbone's output must have shape \(5, 3\), got \(5, 6\)"):
         Denoiser(network, LevyProcess(1.5))(X, T)
+
+
+def test_half_precision_tells_a_thousand_times_apart():
+    seen = []
+
+    class Spy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+
+        def forward(self, x, t):
+            seen.append(float(t[0]))
+            return self.layer(x)
+
+    DLIM(Denoiser(Spy().bfloat16(), LevyProcess(1.5)), 1000)((2, 3))
+    assert len(set(seen)) == 1000

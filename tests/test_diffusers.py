@@ -326,6 +326,7 @@ def test_the_chain_of_a_is_explicit_and_reset():
     scheduler.set_timesteps(8)
     assert scheduler._run is None
     assert torch.equal(second, walk(scheduler, network, x, generator=generator(1)))
+    scheduler.step(x, scheduler.timesteps[0], x)
     with pytest.raises(ValueError, match=r"sample must have the shape \(3, 2, 4, 4\) that the run began with, got \(2"):
         scheduler.step(x[:2], scheduler.timesteps[1], x[:2])
 
@@ -628,7 +629,7 @@ def test_memory_does_not_grow_with_size_times_steps():
 @pytest.mark.parametrize("name", ["thresholding", "rescale_betas_zero_snr"])
 def test_what_we_do_not_do_is_refused(name):
     config = {**DDPMScheduler().config, name: True}
-    with pytest.raises(ValueError, match=f"{name} must be off for DLPMScheduler, got True"):
+    with pytest.raises(ValueError, match=f"{name} must be False for DLPMScheduler, got True"):
         DLPMScheduler.from_config(config)
 
 
@@ -637,3 +638,30 @@ def test_add_noise_refuses_timesteps_outside(n):
     x = torch.zeros(2, 1, 4, 4)
     with pytest.raises(ValueError, match=f"timesteps must lie in 0 ... 999, got .*{n}"):
         DLPMScheduler().add_noise(x, x, torch.tensor([5, n]))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("steps_offset", 1), ("set_alpha_to_one", False), ("variance_type", "fixed_large")]
+)
+def test_options_of_theirs_that_we_do_not_have_are_refused(name, value):
+    theirs = (DDPMScheduler if name == "variance_type" else DDIMScheduler)(**{name: value})
+    with pytest.raises(ValueError, match=f"{name} must be .* for DLIMScheduler, got {value!r}"):
+        DLIMScheduler.from_config(theirs.config)
+    usual = {"steps_offset": 0, "set_alpha_to_one": True, "variance_type": "fixed_small"}[name]
+    DLIMScheduler.from_config(theirs.config, **{name: usual})  # an option given here replaces the config's
+
+
+def test_a_second_walk_from_the_middle_is_a_new_run():
+    scheduler = DLPMScheduler(alpha=1.5)
+    scheduler.set_timesteps(10)
+    x = torch.zeros(2, 1, 4, 4, dtype=torch.float64)
+
+    def walk(seed):
+        generator = torch.Generator().manual_seed(seed)
+        y = x
+        for n in scheduler.timesteps[4:]:
+            y = scheduler.step(torch.ones_like(y), n, y, generator).prev_sample
+        return y
+
+    first, other, again = walk(0), walk(1), walk(0)
+    assert torch.equal(first, again) and not torch.equal(first, other)

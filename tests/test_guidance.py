@@ -100,8 +100,9 @@ def test_bad_arguments_are_refused():
         LabelDropout(OneVariableLoss(), NULL, 1.5)
     with pytest.raises(ValueError, match="scale must be finite and at least 0, got -1"):
         Guided(_denoiser(), -1.0)
-    with pytest.raises(ValueError, match="denoiser must have a network with classes to be guided, got one without"):
+    with pytest.raises(ValueError, match="null must be given for a network without a class of its own for none"):
         Guided(Denoiser(lambda x, t: x, LevyProcess(1.7)), 2.0)
+    assert Guided(Denoiser(lambda x, t, label: x, LevyProcess(1.7)), 2.0, null=0).null == 0
     with pytest.raises(ValueError, match="label must be given to be guided towards, got none"):
         Guided(_denoiser(), 2.0)(torch.randn(2, 2), torch.tensor(0.5))
     with pytest.raises(ValueError, match="label must be given to LabelDropout, got none: train on labelled data"):

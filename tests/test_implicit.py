@@ -16,6 +16,7 @@ from levydiff import (
     interpolate,
     quadratic_time,
 )
+from levydiff.implicit import _fixed_point
 
 F64 = torch.float64
 
@@ -107,3 +108,11 @@ def test_interpolation_keeps_the_law(alpha):
         interpolate(x, y, 2, alpha)
     with pytest.raises(ValueError, match="y must have shape"):
         interpolate(x, y[:3], 0.5, alpha)
+
+
+def test_the_fixed_point_in_float32():
+    # The first sample's residual stops changing at once: 0/0 where 1e-300 stood for the smallest number.
+    start = torch.zeros(2, 1)
+    found, missed = _fixed_point(lambda z: torch.stack([torch.ones(1), 0.5 * z[1] + 1.0]), start, 50, 1e-6)
+    torch.testing.assert_close(found, torch.tensor([[1.0], [2.0]]))
+    assert missed < 1e-6

@@ -135,3 +135,41 @@ def test_importing_levydiff_imports_torch_and_nothing_heavier():
     heavy = "accelerate huggingface_hub sklearn scipy.stats pandas matplotlib diffusers yaml"
     code = f"import sys, levydiff; print([m for m in {heavy.split()} if m in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_fit_resolves_data_far_from_zero():
+    x = 1e9 + torch.randn(300, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    samples = levydiff.fit(x, steps=2, batch_size=32).sample(200, seed=0)
+    assert samples.dtype == torch.float64 and len(samples.unique()) == 200
+    assert 0.1 < (samples - 1e9).abs().median() < 10
+
+
+def test_samples_are_made_in_bounded_batches(monkeypatch):
+    one = model()
+    seen = []
+    forward = one.denoiser.backbone.forward
+    monkeypatch.setattr(one.denoiser.backbone, "forward", lambda x, t: (seen.append(len(x)), forward(x, t))[1])
+    whole = one.sample(120_000, one.sampler(1), seed=0)
+    assert seen == [50_000, 50_000, 20_000]  # two values each
+    assert torch.allclose(whole, one.sample(120_000, one.sampler(1), seed=0, batch_size=120_000), rtol=1e-4)
+
+
+def test_contradictory_and_unknown_arguments_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="seed or generator must be given, not both, got seed = 1 and a generator"):
+        model().sample(2, seed=1, generator=torch.Generator())
+    model().save_pretrained(tmp_path / "m")
+    with pytest.raises(TypeError, match="options must be backbone alone for a folder, got device, backbon"):
+        LevyModel.from_pretrained(tmp_path / "m", device="cuda", backbon=3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_the_precision_survives(tmp_path, dtype):
+    one = model()
+    one.denoiser.to(dtype)
+    one.save_pretrained(tmp_path / "m")
+    two = LevyModel.from_pretrained(tmp_path / "m")
+    assert two.denoiser.dtype == dtype
+    assert torch.equal(one.sample(5, seed=0), two.sample(5, seed=0))
+    explicit = Denoiser(lambda x, t: 0 * x, LevyProcess(1.7), dtype=dtype)
+    with pytest.warns(UserWarning, match="alpha"):
+        assert LevyModel(explicit, (2,)).with_alpha(1.9).denoiser.dtype == dtype

@@ -72,3 +72,14 @@ def test_rows_that_share_a_time_are_computed_as_if_they_did_not(make):
     torch.testing.assert_close(*gradients)
     same = torch.tensor(0.4).double().expand(40)
     torch.testing.assert_close(net(x, same), net(x, same.clone()))
+
+
+@pytest.mark.parametrize("make", [PaperMLP, TailMLP])
+def test_half_precision(make):
+    """bfloat16 rounds by 2⁻⁸; the features of the time are not rounded before the sine, where 2⁷π·2⁻⁸ is a radian."""
+    torch.manual_seed(0)
+    net = make(2, width=32)
+    torch.nn.init.normal_(net.exit.weight, std=0.3)
+    x, t = torch.randn(50, 2), torch.linspace(0.01, 0.99, 50)
+    expected = net(x, t)
+    torch.testing.assert_close(net.bfloat16()(x.bfloat16(), t).float(), expected, rtol=0.1, atol=0.1)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from levydiff import Denoiser, LevyProcess, MedianOfMeans, OneVariableLoss, SelfWeightedLoss, median_of_means
+from levydiff.guidance import LabelDropout
 from levydiff.nn import PaperMLP
 from levydiff.stable import positive_stable
 
@@ -101,3 +102,24 @@ def test_only_the_chosen_groups_are_run_again(groups, chosen):
 
     MedianOfMeans(OneVariableLoss(), groups)(Denoiser(Counting(), LevyProcess(1.7)), X0.float()).mean().backward()
     assert calls == [(B * groups**2, False), (B * groups * chosen, True)]
+
+
+def test_conditions_get_their_gradient():
+    encoder = torch.nn.Linear(3, D, dtype=torch.float64)
+    seen = torch.randn(B, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    denoiser = Denoiser(lambda x, t, vector: torch.tanh(x) + vector, LevyProcess(1.7), dtype=torch.float64)
+    loss = MedianOfMeans(OneVariableLoss(), 2)
+    loss(denoiser, X0, generator(), vector=encoder(seen)).mean().backward()
+    assert encoder.weight.grad is not None and float(encoder.weight.grad.abs().max()) > 0
+
+
+def test_a_gradient_of_zero_is_zero():
+    torch.manual_seed(0)
+    denoiser = Denoiser(PaperMLP(D, width=8, blocks=1).double(), LevyProcess(1.7))
+    (0.0 * MedianOfMeans(SelfWeightedLoss(), 2)(denoiser, X0, generator()).mean()).backward()
+    assert all(float(weight.grad.abs().max()) == 0 for weight in denoiser.parameters())
+
+
+def test_inner_draws_are_refused_through_a_wrapper():
+    with pytest.raises(ValueError, match="loss must have inner = 1 inside MedianOfMeans, got 4"):
+        MedianOfMeans(LabelDropout(OneVariableLoss(inner=4), 3), 2)

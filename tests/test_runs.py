@@ -1,5 +1,7 @@
 """The folder of a run."""
 
+import pytest
+
 from levydiff.runs import RunFolder
 
 
@@ -25,3 +27,18 @@ def test_checkpoints_are_found_in_order_and_pruned(tmp_path):
     run.prune(2)
     assert run.newest() == run.checkpoint(1000) and len(run.checkpoints()) == 2
     assert RunFolder(tmp_path / "nowhere").newest() is None
+
+
+def test_a_line_cut_short_is_left_out(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "lo')
+    assert RunFolder(tmp_path).lines() == [{"step": 1, "loss": 2.0}]
+
+
+@pytest.mark.parametrize("left", ["checkpoints/step-000000005", "model"])
+def test_other_options_do_not_overwrite_a_run(tmp_path, left):
+    run = RunFolder(tmp_path)
+    run.remember({"alpha": 1.7})
+    (tmp_path / left).mkdir(parents=True)
+    run.remember({"alpha": 1.7})
+    with pytest.raises(ValueError, match=r"out must be a new folder, got .* with a run of alpha = 1.7 \(now 2.0\)"):
+        run.remember({"alpha": 2.0})

@@ -166,3 +166,23 @@ def test_check_table(on_disk):
             fit_scaling(table(x), columns=["loss", "rain"])
     # the sum overflows, the values are finite
     check_table(table(torch.full((4, 1), 3e38)))
+
+
+def test_data_far_from_zero_keep_their_digits():
+    # Around 1e9 the numbers of float32 are 64 apart: they must be centred before they are rounded, and not after.
+    x = 1e9 + torch.randn(1000, 1, generator=generator(), dtype=torch.float64)
+    scaling = fit_scaling(x)
+    y = scaling.apply(x).float()
+    assert not scaling.resolved_by(torch.float32) and len(y.unique()) == 1000
+    back = scaling.invert(y)
+    assert back.dtype == torch.float64
+    torch.testing.assert_close(back, x, rtol=0, atol=1e-6)  # float32 rounds y, of size 5 at most, by 2⁻²³
+    near = fit_scaling(x - 1e9 + 100.0)
+    assert near.resolved_by(torch.float32) and near.invert(y).dtype == torch.float32
+
+
+def test_what_does_not_fit_is_said():
+    wide = Scaling(torch.tensor([0.0], dtype=torch.float64), torch.tensor([1e10], dtype=torch.float64))
+    assert wide.invert(torch.tensor([[1e30]])).item() == pytest.approx(1e40)  # in float64, where it fits
+    with pytest.raises(FloatingPointError, match="samples as large as 1e.300 scales do not fit torch.float64"):
+        wide.invert(torch.tensor([[1e300]], dtype=torch.float64))

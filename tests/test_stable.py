@@ -252,3 +252,17 @@ def test_bad_alpha(alpha):
     for make in (lambda: IndependentStable(1.5, 0.0, -1.0), lambda: IsotropicStable(1.5, torch.zeros(2), 0.0)):
         with pytest.raises(ValueError, match="scale must be above 0, got"):
             make()
+
+
+def test_log_prob_at_alpha_2_does_not_depend_on_the_gradient():
+    x = torch.tensor([0.0, 1.0, 30.0], dtype=torch.float64)
+    gaussian = -0.5 * math.log(4 * math.pi) - x**2 / 4
+    alpha = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    log_prob = IndependentStable(alpha, torch.zeros(()), 1.0).log_prob(x)
+    torch.testing.assert_close(log_prob.detach(), gaussian)
+    (slope,) = torch.autograd.grad(log_prob.sum(), alpha)
+    assert math.isfinite(float(slope)) and float(slope) != 0
+    # One step below 2 there is a power tail: f(30) ~ (2 - α) x^{-3}, and log f is near -24, not -226.
+    below = IndependentStable(2.0 - 5e-7, torch.zeros(()), 1.0).log_prob(x)
+    assert float(below[2]) == pytest.approx(math.log(5e-7 * 30.0**-3), abs=0.05)  # Γ(3) sin(π·5e-7/2)/π · 2/2 to 5 %
+    torch.testing.assert_close(below[:2], gaussian[:2], rtol=1e-6, atol=1e-6)

@@ -25,7 +25,7 @@ from levydiff import (
 from levydiff.batches import Batches
 from levydiff.checkpoint import Folder
 from levydiff.nn import TailMLP
-from levydiff.rates import ConstantRate
+from levydiff.rates import ConstantRate, LearningRate
 from levydiff.runs import RunFolder
 
 DATA = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
@@ -150,15 +150,20 @@ if t.accelerator.is_main_process:
 """
 
 
-def launch(tmp_path, processes, accumulate=1):
-    out, script = tmp_path / f"{processes}-{accumulate}.json", tmp_path / f"run-{processes}-{accumulate}.py"
-    tests = str(Path(__file__).parent)
-    script.write_text(PARALLEL.format(tests=tests, accumulate=accumulate, processes=processes, out=str(out)))
+def torchrun(script, processes):
     # torchrun sets up the processes as `accelerate launch` does; here on the gloo backend.
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     environment = os.environ | {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
     done = subprocess.run([*command, str(script)], capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def launch(tmp_path, processes, accumulate=1):
+    out, script = tmp_path / f"{processes}-{accumulate}.json", tmp_path / f"run-{processes}-{accumulate}.py"
+    tests = str(Path(__file__).parent)
+    script.write_text(PARALLEL.format(tests=tests, accumulate=accumulate, processes=processes, out=str(out)))
+    torchrun(script, processes)
     result = json.loads(out.read_text())
     return torch.tensor(result["loss"]), torch.tensor(result["weights"])
 
@@ -344,3 +349,56 @@ def test_checkpoints_and_validation_leave_the_network_in_training(tmp_path, ema)
     assert not model.denoiser.training
     model.sample(1)
     assert model.denoiser.backbone.seen[-1] is False
+
+
+def test_a_loaded_model_is_trained_in_training_mode():
+    net = denoiser()
+    net.eval()
+    run = trainer(net=net, steps=1)
+    modes = []
+    step = run.train_step
+    run.train_step = lambda: (modes.append(run.denoiser.backbone.training), step())[1]
+    assert not run.fit(progress=False).denoiser.training and modes == [True]
+
+
+def test_what_cannot_be_stored_is_told_before_the_training(tmp_path):
+    class Mine(LearningRate):
+        def at(self, step, steps):
+            return 1e-3
+
+    assert trainer(steps=2, rate=Mine()).fit(progress=False).info["training"]["rate"] == {"kind": "Mine"}
+
+    class Odd(StablePreconditioning):
+        pass
+
+    net = Denoiser(TailMLP(2, width=8), LevyProcess(1.7), Odd())
+    with pytest.raises(TypeError, match="thing must be one of .* to be stored, got Odd"):
+        trainer(tmp_path, net=net)
+    assert trainer(net=net, steps=1).fit(progress=False).alpha == 1.7  # without a folder nothing is stored
+
+
+STOPPED = """
+import os, signal, sys, torch
+sys.path.insert(0, {tests!r})
+from test_train import trainer
+torch.set_num_threads(1)
+t = trainer({folder!r}, steps=50, checkpoint_every=100)
+step = t.train_step
+def interrupted():
+    if t.step == 6 and t.accelerator.process_index == 1:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return step()
+t.train_step = interrupted
+try:
+    t.fit(progress=False)
+except KeyboardInterrupt as stop:
+    print(t.accelerator.process_index, stop)
+"""
+
+
+def test_all_processes_stop_when_one_is_asked_to(tmp_path):
+    script = tmp_path / "run.py"
+    script.write_text(STOPPED.format(tests=str(Path(__file__).parent), folder=str(tmp_path / "run")))
+    out = torchrun(script, 2)
+    assert sorted(out.split("\n")[:2]) == ["0 stopped after step 7", "1 stopped after step 7"], out
+    assert RunFolder(tmp_path / "run").newest().name == "step-000000007"

@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 import shutil
 import uuid
 from collections.abc import Mapping
@@ -26,10 +25,12 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from .denoise import Denoiser
+from .files import sync
 from .nn import PaperMLP, TailMLP
 from .precondition import BoundedPreconditioning, PlainPreconditioning, StablePreconditioning
 from .process import LevyProcess
 from .schedule import CosineSchedule, ExplodingSchedule, LinearSchedule
+from .timesteps import BetaSchedule
 from .unet import UNet
 
 MANIFEST = "manifest.json"
@@ -41,6 +42,7 @@ KINDS: dict[str, type] = {
         CosineSchedule,
         LinearSchedule,
         ExplodingSchedule,
+        BetaSchedule,
         PlainPreconditioning,
         StablePreconditioning,
         BoundedPreconditioning,
@@ -49,6 +51,10 @@ KINDS: dict[str, type] = {
         UNet,
     )
 }
+
+
+#: The precisions that a stored configuration may name.
+DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
 
 
 class CheckpointError(RuntimeError):
@@ -66,7 +72,8 @@ def to_config(thing: Any) -> dict[str, Any]:
     if KINDS.get(kind) is not type(thing):
         raise TypeError(f"thing must be one of {', '.join(KINDS)} to be stored, got {kind}")
     if dataclasses.is_dataclass(thing):
-        return {"kind": kind} | {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing) if f.init}
+        values = {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing) if f.init}
+        return {"kind": kind} | {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
     arguments: dict[str, Any] = thing.config  # type: ignore[attr-defined]
     return {"kind": kind} | arguments
 
@@ -91,7 +98,11 @@ def from_config(config: Mapping[str, Any]) -> Any:
 def denoiser_config(denoiser: Denoiser) -> dict[str, Any]:
     """Everything about a denoiser but its weights; ``network`` is None if the backbone is not one of ours."""
     process, backbone = denoiser.process, denoiser.backbone
+    if hasattr(backbone, "_orig_mod"):
+        raise TypeError("backbone must be compiled in place, backbone.compile(), to be stored, got torch.compile(...)")
     ours = KINDS.get(type(backbone).__name__) is type(backbone)
+    # Only where it is not the usual one, so that the folders of most models stay as they were.
+    precision = {} if denoiser.dtype == torch.float32 else {"dtype": str(denoiser.dtype).removeprefix("torch.")}
     return {
         "alpha": process.alpha,
         "isotropic": process.isotropic,
@@ -99,6 +110,7 @@ def denoiser_config(denoiser: Denoiser) -> dict[str, Any]:
         "preconditioning": to_config(denoiser.preconditioning),
         "learned_variance": denoiser.learned_variance,
         "network": to_config(backbone) if ours else None,
+        **precision,
     }
 
 
@@ -110,6 +122,10 @@ def build_denoiser(config: Mapping[str, Any], backbone: nn.Module | None = None)
                 "backbone must be given: the model was saved with a network that is not levydiff's own"
             )
         backbone = from_config(config["network"])
+        dtype = config.get("dtype", "float32")
+        if dtype not in DTYPES:
+            raise CheckpointError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+        backbone = backbone.to(DTYPES[dtype])
     process = LevyProcess(config["alpha"], from_config(config["schedule"]), config["isotropic"])
     return Denoiser(backbone, process, from_config(config["preconditioning"]), config["learned_variance"])
 
@@ -141,8 +157,8 @@ def write_folder(
         manifest = {"format": 1, "files": files, "sha256": _digest_of(files)}
         (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2))  # no newline: any cut breaks the JSON
         for path in temporary.iterdir():
-            _flush(path)
-        _flush(temporary)
+            sync(path)
+        sync(temporary)
         _replace(temporary, folder)
     except OSError as error:
         reason = error.strerror or str(error)
@@ -167,17 +183,13 @@ def _replace(new: Path, folder: Path) -> None:
     else:
         old = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.old")
         folder.rename(old)
-        new.rename(folder)
+        try:
+            new.rename(folder)
+        except BaseException:
+            old.rename(folder)
+            raise
         shutil.rmtree(old, ignore_errors=True)
-    _flush(folder.parent)
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(folder.parent)
 
 
 def _fingerprint(path: Path) -> dict[str, Any]:

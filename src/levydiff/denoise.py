@@ -145,8 +145,9 @@ class Denoiser(Predictor):
     r"""A network made into a predictor of the noise: :math:`\hat ε(x_t, t)`.
 
     Arguments:
-        backbone: Any callable ``f(x, t, **cond)`` that returns a tensor of the shape of x; t has shape (B,). Give a
-            module, not a function around one, for its parameters and device to be seen; compile it, not the denoiser.
+        backbone: Any callable ``f(x, t, **cond)`` that returns a tensor of the shape of x; t has shape (B,), float32 or
+            finer. Give a module, not a function around one, for its parameters and device to be seen; compile it
+            (``backbone.compile()``), not the denoiser.
         process: The forward process, which carries α and the schedule.
         preconditioning: What the backbone sees and what its output means; the paper's by default.
         learned_variance: The backbone returns twice the channels (dimension 1); the second half is v, by which
@@ -191,7 +192,8 @@ class Denoiser(Predictor):
     def eps_and_variance(self, x_t: Tensor, t: Tensor, **cond: Any) -> tuple[Tensor, Tensor | None]:
         v: Tensor | None = None
         dtype = self.dtype  # the backbone works in its own precision, the preconditioning in that of x_t
-        times = t.to(dtype).expand(x_t.shape[0])
+        # Times are never rounded to half precision, which cannot tell a thousand of them apart.
+        times = t.to(torch.promote_types(dtype, torch.float32)).expand(x_t.shape[0])
 
         def network(z: Tensor) -> Tensor:
             nonlocal v

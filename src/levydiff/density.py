@@ -27,7 +27,7 @@ _NODES = 320
 _W_RANGE = (-60.0, 4.5)  # e^{w - e^w} leaves less than 1e-12 of the integral outside
 _CHUNK = 512  # points at a time, to bound the memory of points × nodes
 _FAR = 1e30
-_CLOSED_FORM = 1e-6  # within this distance of α = 1 and α = 2 the density is the Cauchy's, the Gaussian's
+_NEAR_CAUCHY = 1e-6  # within this distance of α = 1, where the integral degenerates, the density is the Cauchy's
 
 
 def symmetric_stable_log_density(x: Tensor, alpha: Tensor) -> Tensor:
@@ -47,13 +47,15 @@ def symmetric_stable_log_density(x: Tensor, alpha: Tensor) -> Tensor:
     """
     a = float(alpha.detach())
     z = x.to(torch.float64)
-    if alpha.requires_grad and (abs(a - 1.0) < _CLOSED_FORM or 2.0 - a < _CLOSED_FORM):
-        a = 2.0 - 1e-5 if a > 1.5 else 1.0 + 1e-5  # the closed forms have no derivative in α: take a neighbour's
-        alpha = alpha + (a - alpha).detach()
-    if abs(a - 1.0) < _CLOSED_FORM:
-        return (-math.log(math.pi) - torch.log1p(z.square())).to(x.dtype)
-    if 2.0 - a < _CLOSED_FORM:
-        return (-0.5 * math.log(4.0 * math.pi) - z.square() / 4.0).to(x.dtype)
+    if a == 2.0 or abs(a - 1.0) < _NEAR_CAUCHY:
+        closed = -0.5 * math.log(4.0 * math.pi) - z.square() / 4.0
+        if a != 2.0:
+            closed = -math.log(math.pi) - torch.log1p(z.square())
+        if alpha.requires_grad:  # the closed forms have no derivative in α: take a neighbour's
+            a = 2.0 - 1e-5 if a == 2.0 else 1.0 + 1e-5
+            neighbour = symmetric_stable_log_density(z.detach(), alpha.to(torch.float64) + (a - alpha).detach())
+            closed = closed + (neighbour - neighbour.detach())
+        return closed.to(x.dtype)
     alpha = alpha.to(torch.float64)
     # f is even and flat at 0: below this x the value is f(0) to the last digit of a float64, for α > 0.5.
     radius = z.abs().clamp_min(1e-9 if a > 0.5 else 1e-15)

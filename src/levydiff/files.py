@@ -64,7 +64,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
                 raise
             raise _cannot_write(target, error) from error
         try:
-            _sync(temporary)
+            sync(temporary)
             if target.exists():
                 shutil.copymode(target, temporary)
             os.replace(temporary, target)
@@ -73,12 +73,13 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    if os.name == "posix":  # elsewhere a folder cannot be opened, and needs no sync
-        _sync(target.parent)
+    sync(target.parent)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Force a file, or a folder's list of names, to disk."""
+    if os.name != "posix" and path.is_dir():
+        return  # there a folder cannot be opened, and needs no sync
     handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(handle)

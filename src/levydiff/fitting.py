@@ -61,7 +61,7 @@ def fit(
     """
     if not isinstance(x, Tensor):  # an array or a data frame
         columns = columns if columns is not None or not hasattr(x, "columns") else [str(name) for name in x.columns]
-        x = torch.as_tensor(np.array(x, dtype=np.float32))
+        x = torch.as_tensor(np.array(x, dtype=np.float64))
     check_table(x, columns)
     scaling = fit_scaling(x, per_column=per_column, columns=columns)
     process = LevyProcess(alpha, isotropic=isotropic)
@@ -69,7 +69,7 @@ def fit(
         with torch.random.fork_rng(devices=[]):  # the seed decides the initial weights, and the caller's state is kept
             torch.manual_seed(seed)
             network = TailMLP(x.shape[1])
-    scaled = scaling.apply(x.float())
+    scaled = scaling.apply(x).float()  # in this order: data far from 0 keep their digits
     denoiser = Denoiser(network, process, StablePreconditioning.for_data(scaled))
     config = TrainConfig(steps=steps, batch_size=batch_size, rate=rate or CosineDecay(), seed=seed)
     trainer = Trainer(denoiser, loss or SelfWeightedLoss(), scaled, config, folder, scaling=scaling, columns=columns)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .conditions import per_sample
 from .denoise import Predictor
 from .loss import Loss
 from .process import LevyProcess
@@ -47,6 +48,7 @@ class LabelDropout(Loss):
         if not 0 <= probability <= 1:
             raise ValueError(f"probability must lie in [0, 1], got {probability}")
         self.loss, self.null, self.probability = loss, null, probability
+        self.inner = getattr(loss, "inner", 1)
 
     def check(self, process: LevyProcess) -> None:
         self.loss.check(process)
@@ -84,9 +86,10 @@ class Guided(Predictor):
         super().__init__(denoiser.process)
         if not (math.isfinite(scale) and scale >= 0):
             raise ValueError(f"scale must be finite and at least 0, got {scale}")
-        null = getattr(getattr(denoiser, "backbone", None), "classes", 0) if null is None else null
-        if not null:
-            raise ValueError("denoiser must have a network with classes to be guided, got one without")
+        own = getattr(getattr(denoiser, "backbone", None), "classes", None) or None
+        null = own if null is None else null
+        if null is None:
+            raise ValueError("null must be given for a network without a class of its own for none, got None")
         self.denoiser, self.scale, self.null = denoiser, float(scale), null
         self.learned_variance = denoiser.learned_variance
 
@@ -115,4 +118,4 @@ class Guided(Predictor):
 
 def _twice(value: Any, size: int) -> Any:
     """A tensor with a row for each sample, repeated; anything else as it is."""
-    return torch.cat([value, value]) if isinstance(value, Tensor) and value.shape[:1] == (size,) else value
+    return torch.cat([value, value]) if per_sample(value, size) else value

@@ -30,6 +30,7 @@ import torch
 from torch import Tensor
 
 from .checks import check_alpha, check_data, check_shape
+from .conditions import to_device
 from .denoise import Predictor
 from .kl import check_cauchy
 from .rng import uniform_pair
@@ -121,7 +122,7 @@ class DLIM(Sampler):
 
     def renewed_noise(self, x_t: Tensor, run: Run) -> Tensor:
         """SαS(1) noise of the shape of x_t."""
-        return self.process.noise(x_t.shape, run.generator, self.process.noise_dtype, x_t.device)[0]
+        return self.process.noise(x_t.shape, run.generator, self.process.noise_dtype(x_t.device), x_t.device)[0]
 
     def _second_order(self, x_t: Tensor, eps: Tensor, i: int, step: Step, run: Run) -> Tensor:
         x_0 = (x_t - step.sigma_bar * eps) / step.gamma_bar
@@ -154,7 +155,7 @@ class DLIM(Sampler):
             raise ValueError(f"rho must be 0 to encode, got up to {float(self.rho.max()):g}")
         check_data("x_0", x_0)
         tolerance = 8 * torch.finfo(self.denoiser.dtype).eps if tolerance is None else tolerance
-        x = x_0.to(self.denoiser.device, self._state_dtype())
+        x, cond = x_0.to(self.denoiser.device, self._state_dtype()), to_device(cond, self.denoiser.device)
         latents, missed = self._encode(x, iterations, tolerance, cond)
         if self.order == 2:
             first, missed = latents, math.inf
@@ -279,6 +280,7 @@ def _fixed_point(
     missed = math.inf
     omega = z.new_ones(len(z), *[1] * (z.ndim - 1))
     before: Tensor | None = None
+    smallest = torch.finfo(z.dtype).tiny
     for _ in range(iterations):
         residual = function(z) - z
         missed = _relative(residual, z)
@@ -286,7 +288,7 @@ def _fixed_point(
             break
         if before is not None:
             change = residual - before
-            inner = (before * change).flatten(1).sum(1) / change.square().flatten(1).sum(1).clamp_min(1e-300)
+            inner = (before * change).flatten(1).sum(1) / change.square().flatten(1).sum(1).clamp_min(smallest)
             omega = (-omega * inner.reshape(omega.shape)).clamp(0.1, 1e8)
         z = z + omega * residual
         before = residual

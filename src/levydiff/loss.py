@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from .checks import check_count, check_data, check_grid, check_positive
+from .conditions import pick_rows
 from .denoise import Predictor
 from .precondition import radius
 from .process import Clipping, LevyProcess
@@ -176,18 +177,12 @@ def share(x_0: Tensor, t: Tensor, a: Tensor, inner: int, cond: dict[str, Any]) -
     return Shared(x_0[rows], t.repeat_interleave(inner), a.repeat_interleave(inner, 0), pick_rows(cond, rows, size))
 
 
-def pick_rows(cond: dict[str, Any], rows: Tensor, size: int) -> dict[str, Any]:
-    """The conditions of the given rows; what is not a tensor with one row per sample is shared by all."""
-    per_sample = {k for k, v in cond.items() if isinstance(v, Tensor) and v.ndim > 0 and len(v) == size}
-    return {k: v[rows] if k in per_sample else v for k, v in cond.items()}
-
-
 class SelfWeightedLoss(Loss):
     r"""A squared loss that is finite below α = 2: :math:`w(x_t, t)\, ‖(\hat ε - ε)/c_{out}‖^2`.
 
     .. math::  w(x_t, t) = \frac{(c_{in} \barσ_t)^{2-α}}{1 + r^2},
 
-    r the :func:`~levydiff.denoise.radius` of :math:`c_{in} x_t`; for independent noise every coordinate has its own.
+    r the :func:`~levydiff.precondition.radius` of :math:`c_{in} x_t`; for independent noise each coordinate has one.
     A large ε makes a large x_t, and the denominator bounds its square: at the latest where ε is of the order of
     :math:`1/(c_{in}\barσ_t)`, which leaves a mean of the order of :math:`(c_{in}\barσ_t)^{α-2}`, and the numerator
     takes that away. Since w is a function of (x_t, t) alone the minimiser is :math:`E[ε | x_t]`, which the

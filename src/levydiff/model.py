@@ -11,6 +11,7 @@ Example:
 from __future__ import annotations
 
 import json
+import math
 import os
 import warnings
 from collections.abc import Sequence
@@ -40,7 +41,7 @@ Noise: {noise}, α = {alpha}. Data: {shape} in each sample. Trained with levydif
 ```python
 from levydiff import LevyModel
 
-model = LevyModel.from_pretrained("{name}")
+model = LevyModel.from_pretrained("this folder, or this repository: owner/name")
 samples = model.sample(1000)
 ```
 
@@ -109,19 +110,22 @@ class LevyModel(ModelHubMixin):
         generator: torch.Generator | None = None,
         **cond: Any,
     ) -> Tensor:
-        """Draw n samples, in the units of the data.
+        """Draw n samples, in the units of the data; float64 where float32 does not resolve them.
 
         Arguments:
             n: How many.
             sampler: Any sampler around ``self.denoiser``; :meth:`sampler` by default.
             seed: The same seed gives the same samples, whatever ``batch_size``.
-            batch_size: Work on so many at a time; at most 100000 values each by default.
+            batch_size: Work on so many at a time, to bound memory; as many as have 100000 values by default.
             progress: Show a progress bar.
             generator: The source of randomness, instead of a seed.
             cond: Handed to the network.
         """
         if seed is not None:
+            if generator is not None:
+                raise ValueError(f"seed or generator must be given, not both, got seed = {seed} and a generator")
             generator = torch.Generator().manual_seed(seed)
+        batch_size = batch_size or max(1, 100_000 // math.prod(self.shape))
         x = (sampler or self.sampler())((n, *self.shape), generator, batch_size=batch_size, progress=progress, **cond)
         return x if self.scaling is None else self.scaling.invert(x)
 
@@ -135,7 +139,7 @@ class LevyModel(ModelHubMixin):
         process = self.denoiser.process
         process = replace(process, alpha=alpha, schedule=replace(process.schedule, alpha=alpha))
         d = self.denoiser
-        other = Denoiser(d.backbone, process, d.preconditioning, d.learned_variance)
+        other = Denoiser(d.backbone, process, d.preconditioning, d.learned_variance, d._dtype)
         return LevyModel(other, self.shape, self.scaling, self.columns, self.info)
 
     def to_record(self) -> dict[str, Any]:
@@ -163,13 +167,13 @@ class LevyModel(ModelHubMixin):
 
     def _save_pretrained(self, save_directory: Path) -> None:
         write_folder(save_directory, {"model": self.denoiser.state_dict()}, {"config": self.to_record()})
-        self.generate_model_card(name=save_directory.name).save(save_directory / "README.md")
+        self.generate_model_card().save(save_directory / "README.md")
 
-    def generate_model_card(self, *_: Any, name: str = "path/or/repo", **__: Any) -> ModelCard:
+    def generate_model_card(self, *_: Any, **__: Any) -> ModelCard:
         """The README of the model's folder."""
         noise = "isotropic" if self.denoiser.process.isotropic else "independent components"
         info = json.dumps(self.info, indent=2)
-        values = {"noise": noise, "alpha": self.alpha, "shape": self.shape, "version": __version__, "name": name}
+        values = {"noise": noise, "alpha": self.alpha, "shape": self.shape, "version": __version__}
         return ModelCard(_CARD.format(info=info, **values))
 
     @classmethod
@@ -185,7 +189,9 @@ class LevyModel(ModelHubMixin):
         if not os.path.exists(path):
             if path.count("/") != 1 or path.startswith((".", "/")):
                 raise FileNotFoundError(f"there is no model folder {path}")
-            path = snapshot_download(path, **options)
+            path, options = snapshot_download(path, **options), {}
+        if options:
+            raise TypeError(f"options must be backbone alone for a folder, got {', '.join(options)}")
         return cls.from_folder(Folder(path), backbone)
 
     @classmethod

@@ -151,6 +151,7 @@ class PaperMLP(nn.Module):
 
     def forward(self, x: Tensor, t: Tensor, label: Tensor | None = None, vector: Tensor | None = None) -> Tensor:
         times, rows = distinct_times(t)
+        times = times.to(self.exit.weight.dtype)
         tau, rows = self.condition(self.time(times.unsqueeze(-1)), rows, len(x), label, vector)
         h = self.entry(x)
         for block in self.blocks:
@@ -214,7 +215,7 @@ class TailMLP(nn.Module):
             "classes": classes,
             "vector_dim": vector_dim,
         }
-        self.register_buffer("frequencies", math.pi * 2.0 ** torch.arange(8), persistent=False)
+        self.register_buffer("frequencies", 2.0 ** torch.arange(8), persistent=False)  # exact in half precision
         self.time = nn.Sequential(nn.Linear(17, width), nn.SiLU())
         self.condition = Condition(width, classes, vector_dim)
         self.entry = nn.Linear(dim, width)
@@ -225,9 +226,9 @@ class TailMLP(nn.Module):
 
     def forward(self, x: Tensor, t: Tensor, label: Tensor | None = None, vector: Tensor | None = None) -> Tensor:
         times, rows = distinct_times(t)
-        angle = times.unsqueeze(-1) * self.frequencies
+        angle = times.unsqueeze(-1) * self.frequencies * math.pi
         features = torch.cat([times.unsqueeze(-1), torch.sin(angle), torch.cos(angle)], dim=-1)
-        tau, rows = self.condition(self.time(features), rows, len(x), label, vector)
+        tau, rows = self.condition(self.time(features.to(self.exit.weight.dtype)), rows, len(x), label, vector)
         h = self.entry(x)
         for block in self.blocks:
             h = block(h, tau, rows)

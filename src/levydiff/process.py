@@ -39,7 +39,7 @@ import torch
 from torch import Tensor
 
 from .checks import check_alpha, check_shape
-from .rng import Generator, normal
+from .rng import Generator, device_for, normal
 from .schedule import Chain, CosineSchedule, Schedule
 from .stable import positive_stable
 
@@ -147,10 +147,10 @@ class LevyProcess:
         object.__setattr__(self, "alpha", check_alpha(self.alpha))
         object.__setattr__(self, "schedule", self.schedule.with_alpha(self.alpha))
 
-    @property
-    def noise_dtype(self) -> torch.dtype:
-        """What noise is drawn in: float32, or float64 below α = 0.5, where A outgrows float32."""
-        return torch.float32 if self.alpha >= 0.5 else torch.float64
+    def noise_dtype(self, device: torch.device | str | None = None) -> torch.dtype:
+        """What noise is drawn in: float32, or float64 below α = 0.5, where A outgrows float32, if the device has it."""
+        wide = self.alpha < 0.5 and (device is None or torch.device(device).type != "mps")
+        return torch.float64 if wide else torch.float32
 
     def a_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of A for data of shape (B, …)."""
@@ -218,7 +218,7 @@ class LevyProcess:
             (torch.Size([1000, 64, 1, 1, 1]), True)
         """
         chain = self.schedule.chain(grid)
-        dtype = self.noise_dtype
+        dtype = self.noise_dtype(device_for(generator, device))
         batch, *rest = self.a_shape(shape)
         # Samples first: a generator with one stream per sample is asked for rows.
         a = positive_stable(self.alpha, (batch, chain.steps, *rest), generator, dtype, device)

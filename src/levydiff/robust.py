@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from .checks import check_count
+from .conditions import pick_rows
 from .denoise import Predictor
-from .loss import Loss, pick_rows
+from .loss import Loss
 from .process import LevyProcess
 from .rng import Generator
 
@@ -77,7 +78,8 @@ class MedianOfMeans(Loss):
     def evaluate(self, denoiser: Predictor, x_0: Tensor, t: Tensor, generator: Generator, **cond: Any) -> Tensor:
         size, draws = len(x_0), self.groups**2
         rows = torch.arange(size, device=x_0.device).repeat_interleave(draws)
-        if torch.is_grad_enabled() and not (x_0.requires_grad or denoiser.learned_variance):
+        inputs = (x_0, *(value for value in cond.values() if isinstance(value, Tensor)))
+        if torch.is_grad_enabled() and not (denoiser.learned_variance or any(x.requires_grad for x in inputs)):
             denoiser = _Rerunning(denoiser)
         values = self.loss.evaluate(denoiser, x_0[rows], t[rows], generator, **pick_rows(cond, rows, size))
         return median_of_means(values.reshape(size, draws).T, self.groups)
@@ -123,6 +125,8 @@ class _Rerun(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = gradients
         rows = gradient.flatten(1).any(1).nonzero().squeeze(1)
+        if len(rows) == 0:
+            return None, *map(torch.zeros_like, ctx.saved_tensors)
         with torch.enable_grad(), torch.autocast(*ctx.autocast):
             out = ctx.run(rows)
         return None, *torch.autograd.grad(out, ctx.saved_tensors, gradient[rows], allow_unused=True)

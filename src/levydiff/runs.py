@@ -71,7 +71,7 @@ class RunFolder:
             before = json.loads(path.read_text())
             differ = [name for name in options if name not in free and before.get(name) != options[name]]
             changed = [f"{name} = {before.get(name)!r} (now {options[name]!r})" for name in differ]
-            if changed and self.newest() is not None:
+            if changed and (self.newest() is not None or self.model.is_dir()):
                 raise ValueError(f"out must be a new folder, got {self.path} with a run of {', '.join(changed)}")
         self.path.mkdir(parents=True, exist_ok=True)
         with atomic_file(path) as temporary:
@@ -102,7 +102,8 @@ class RunFolder:
     def lines(self) -> list[dict[str, Any]]:
         """The log."""
         path = self.path / "metrics.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines if math.isfinite(_step_of(line))]
 
 
 def _step_of(line: str) -> float:

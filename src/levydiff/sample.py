@@ -137,7 +137,8 @@ class _ItoSampler(Sampler):
 
     def noise(self, shape: Sequence[int], generator: Generator) -> Tensor:
         """SαS(1) noise, clipped if asked for."""
-        eps, a = self.process.noise(shape, generator, self.process.noise_dtype, self.denoiser.device)
+        device = self.denoiser.device
+        eps, a = self.process.noise(shape, generator, self.process.noise_dtype(device), device)
         return eps if self.clipping is None else self.clipping.apply(eps, a)[0]
 
     def drift(self, x_t: Tensor, eps: Tensor, i: int, factor: float) -> Tensor:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from .checks import check_count, check_data, check_grid, check_shape
+from .conditions import pick_rows, to_device
 from .denoise import Predictor
 from .process import NoisePath
 from .rng import Generator, SampleStreams
@@ -115,7 +116,9 @@ class Sampler(ABC):
     def init(self, shape: Sequence[int], generator: Generator = None) -> tuple[Tensor, NoisePath | None]:
         r"""The start :math:`x_T = \barσ_T\, \mathrm{SαS}(1)`, and the noise path."""
         path = self.draw_path(shape, generator)
-        eps, _ = self.process.noise(shape, generator, self.process.noise_dtype, self.denoiser.device)
+        eps, _ = self.process.noise(
+            shape, generator, self.process.noise_dtype(self.denoiser.device), self.denoiser.device
+        )
         return float(self.chain.sigma_bar[-1]) * eps.to(self._state_dtype()), path
 
     def __call__(
@@ -148,13 +151,13 @@ class Sampler(ABC):
         shape = self._check_shape(shape, x_T)
         size = shape[0] if batch_size is None else check_count("batch_size", batch_size)
         streams = SampleStreams.seeded(shape[0], generator, self.denoiser.device)
-        given = {k: v.to(self.denoiser.device) if isinstance(v, Tensor) else v for k, v in cond.items()}
+        given = to_device(cond, self.denoiser.device)
         results = []
         with self._bar(progress, math.ceil(shape[0] / size)) as bar:
             for index, part in enumerate(streams.split(size)):
                 rows = slice(index * size, index * size + len(part))
                 start = None if x_T is None else x_T[rows].to(self.denoiser.device, self._state_dtype())
-                chosen = {k: v[rows] if _per_sample(v, shape[0]) else v for k, v in given.items()}
+                chosen = pick_rows(given, rows, shape[0])
                 x = self._sample((len(part), *shape[1:]), part, start, callback, bar, chosen)
                 results.append(_cast(x, dtype or self.denoiser.dtype))
         return torch.cat(results)
@@ -219,10 +222,6 @@ def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
             f"samples as large as {float(x.abs().max()):.3g} do not fit {dtype}: ask for a wider dtype"
         )
     return out
-
-
-def _per_sample(value: Any, size: int) -> bool:
-    return isinstance(value, Tensor) and value.ndim > 0 and len(value) == size
 
 
 def _describe(eps: Tensor) -> str:

@@ -98,9 +98,23 @@ class Scaling:
         return (x - center) / scale
 
     def invert(self, y: Tensor) -> Tensor:
-        """center + scale·y, for y of shape (…, d); the dtype is that of y."""
-        center, scale = self._like(y)
-        return center + scale * y
+        """center + scale·y, for y of shape (…, d), computed in the precision that it needs.
+
+        The dtype is that of y, but float64 where float32 would not resolve the data (a centre far from 0 beside the
+        scale) or cannot hold them.
+        """
+        self._like(y)  # refuses what it cannot be
+        exact = y if y.device.type == "mps" else y.to(torch.float64)  # which has no float64
+        center, scale = self._like(exact)
+        x = center + scale * exact
+        if not bool(torch.isfinite(x).all()):
+            raise FloatingPointError(f"samples as large as {float(y.abs().max()):.3g} scales do not fit {x.dtype}")
+        narrow = x.to(y.dtype)
+        return narrow if self.resolved_by(y.dtype) and bool(torch.isfinite(narrow).all()) else x
+
+    def resolved_by(self, dtype: torch.dtype) -> bool:
+        """Whether numbers of this precision tell values apart that differ by a thousandth of the scale."""
+        return bool((torch.finfo(dtype).eps * self.center.abs() < 1e-3 * self.scale).all())
 
     def _like(self, x: Tensor) -> tuple[Tensor, Tensor]:
         if not x.is_floating_point() or (self.center.ndim == 1 and x.shape[-1:] != self.center.shape):

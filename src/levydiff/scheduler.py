@@ -60,6 +60,16 @@ class _Outside(Predictor):
         raise NotImplementedError
 
 
+#: Options of diffusers' schedulers that ours do not have, and what they must be (the first is the usual value).
+_ONLY: dict[str, tuple[Any, ...]] = {
+    "thresholding": (False, None),
+    "rescale_betas_zero_snr": (False, None),
+    "steps_offset": (0, None),
+    "set_alpha_to_one": (True, None),
+    "variance_type": ("fixed_small", "fixed_small_log", None),
+}
+
+
 class LevyScheduler(SchedulerMixin, ConfigMixin):
     """What :class:`DLPMScheduler` and :class:`DLIMScheduler` share; a subclass says which core sampler makes the steps.
 
@@ -105,9 +115,10 @@ class LevyScheduler(SchedulerMixin, ConfigMixin):
             return_unused_kwargs: Return a pair, with what of the options is no entry of the config.
             options: Values that replace those of the config.
         """
-        for name in ("thresholding", "rescale_betas_zero_snr"):
-            if isinstance(config, Mapping) and config.get(name):
-                raise ValueError(f"{name} must be off for {cls.__name__}, got {config[name]}")
+        merged = {**config, **options} if isinstance(config, Mapping) else options
+        for name, allowed in _ONLY.items():
+            if name in merged and merged[name] not in allowed:
+                raise ValueError(f"{name} must be {allowed[0]!r} for {cls.__name__}, got {merged[name]!r}")
         return super().from_config(config, return_unused_kwargs, **options)
 
     def _set_up(self) -> None:
@@ -197,7 +208,7 @@ class LevyScheduler(SchedulerMixin, ConfigMixin):
             torch.Size([4, 3, 8, 8])
         """
         streams = _streams(shape[0], generator, device)
-        eps, _ = self.process.noise(shape, streams, self.process.noise_dtype, streams.device)
+        eps, _ = self.process.noise(shape, streams, self.process.noise_dtype(streams.device), streams.device)
         return eps if dtype is None else eps.to(dtype)
 
     def add_noise(self, original_samples: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
@@ -311,8 +322,8 @@ class LevyScheduler(SchedulerMixin, ConfigMixin):
             raise ValueError(f"timestep must be one of scheduler.timesteps ({few}), got {timestep}") from None
 
     def _run_at(self, i: int, sample: Tensor, generator: Generators) -> Run:
-        """The run in progress, or a new one: there is none, or the timesteps are walked a second time."""
-        if self._run is None or (i == self.num_inference_steps and self._last is not None):
+        """The run in progress, or a new one: there is none, or it goes up again, to another walk down."""
+        if self._run is None or (self._last is not None and i > self._last):
             streams = self._new_streams(sample.shape, generator, sample.device)
             path = self._sampler.draw_path(sample.shape, streams)
             self._begin(Run(self._sampler.chain, path, streams), sample.shape)

@@ -34,6 +34,7 @@ class BetaSchedule(Schedule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "betas", tuple(self.betas))
         betas = torch.tensor(self.betas, dtype=torch.float64)
         if betas.ndim != 1 or len(betas) == 0 or not bool(((betas > 0) & (betas < 1)).all()):
             raise ValueError(f"betas must be one or more numbers in (0, 1), got {self.betas}")

@@ -92,8 +92,11 @@ class Trainer:
         info: Mapping[str, Any] | None = None,
     ) -> None:
         self.config = config or TrainConfig()
+        self.config.to_record()  # what cannot be stored is told now, not after the training
         loss.check(denoiser.process)
         self.folder = None if folder is None else RunFolder(folder)
+        if self.folder is not None:
+            denoiser_config(denoiser)
         trackers = list(self.config.trackers)
         missing = set(trackers) - {str(kind.value) for kind in get_available_trackers()}
         if missing:
@@ -145,6 +148,7 @@ class Trainer:
             callback: Called with every logged line.
         """
         self._prepare_folder(resume)
+        self.objective.train()  # a model that was loaded comes in evaluation mode, without dropout
         config, main = self.config, self.accelerator.is_main_process
         if config.trackers:
             self.accelerator.init_trackers("levydiff")
@@ -163,10 +167,12 @@ class Trainer:
                         line["validation"] = self.validation_loss()
                     total, count = torch.zeros_like(total), 0
                     self._log(line, bar, callback)
-                if self._due(config.checkpoint_every):
+                stop = self._any(bool(requests))
+                if stop or self._due(config.checkpoint_every):
                     self.save_checkpoint()
-                if requests and self.accelerator.num_processes == 1:
-                    self.save_checkpoint()
+                if stop:
+                    if config.trackers:
+                        self.accelerator.end_training()
                     raise KeyboardInterrupt(f"stopped after step {self.step}")
         if config.trackers:
             self.accelerator.end_training()
@@ -245,6 +251,12 @@ class Trainer:
         start = self.accelerator.process_index * share
         return streams[start : start + share]
 
+    def _any(self, flag: bool) -> bool:
+        """Whether one of the processes says so; all learn it at the same step."""
+        if self.accelerator.num_processes == 1:
+            return flag
+        return bool(self.accelerator.reduce(torch.tensor(int(flag), device=self.accelerator.device), "sum"))
+
     def _rate(self, step: int) -> float:
         return self.config.rate.at(step, self.config.steps)
 
@@ -319,7 +331,8 @@ class Trainer:
         folder = Folder(path)
         training = folder.record("training")
         saved, own = folder.record("config")["levydiff"]["denoiser"], denoiser_config(self.denoiser)
-        differ = [f"{key} = {saved.get(key)!r} (now {own[key]!r})" for key in own if saved.get(key) != own[key]]
+        keys = [key for key in {**own, **saved} if saved.get(key) != own.get(key)]
+        differ = [f"{key} = {saved.get(key)!r} (now {own.get(key)!r})" for key in keys]
         if differ:
             raise ValueError(f"folder must hold a run of the same denoiser, got {path} with {', '.join(differ)}")
         if "data" in training:  # the first checkpoints did not say

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any
 
 from .checks import check_count, check_positive
@@ -50,7 +50,10 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "accumulate", "keep"):
-            check_count(name, getattr(self, name))
+            object.__setattr__(self, name, check_count(name, getattr(self, name)))
+        for name in ("log_every", "validate_every", "checkpoint_every"):
+            if getattr(self, name) != 0:
+                object.__setattr__(self, name, check_count(name, getattr(self, name)))
         if not 0 <= self.ema < 1:
             raise ValueError(f"ema must lie in [0, 1), got {self.ema}")
         if self.clip_gradient is not None:
@@ -60,4 +63,6 @@ class TrainConfig:
 
     def to_record(self) -> dict[str, Any]:
         """As JSON."""
-        return asdict(self) | {"rate": {"kind": type(self.rate).__name__, **asdict(self.rate)}}  # type: ignore[call-overload]
+        own = {item.name: getattr(self, item.name) for item in fields(self)}
+        rate: dict[str, Any] = asdict(self.rate) if is_dataclass(self.rate) else {}  # one's own may be any class
+        return own | {"rate": {"kind": type(self.rate).__name__, **rate}}

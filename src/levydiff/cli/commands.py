@@ -34,7 +34,7 @@ def train(options: TrainOptions, quiet: bool = False) -> dict[str, Any]:
     check_samples(options.samples)
     table = build_data(options.data, options.columns, options.points, options.seed)
     scaling = fit_scaling(table.values, per_column=options.scale_columns, columns=table.columns)
-    values = scaling.apply(table.values.float())
+    values = scaling.apply(table.values).float()  # in this order: data far from 0 keep their digits
     rows, validation = split_rows(values, options.validation, options.seed)
     denoiser = build_denoiser(options, rows)
     config = build_config(options)
