@@ -130,3 +130,9 @@ def test_bad_input():
     for part in ((2, 2), (-1, 2), (0, 0)):
         with pytest.raises(ValueError, match="0 <= rank < world, got"):
             batches.rows(0, part)
+
+
+def test_numpys_integers_are_whole_numbers():
+    assert Batches(torch.zeros(5, 1), np.int64(3), 0).batch_size == 3
+    with pytest.raises(ValueError, match="batch_size must be a whole number of at least 1, got 2.5"):
+        Batches(torch.zeros(5, 1), np.float64(2.5), 0)

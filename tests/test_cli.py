@@ -2,20 +2,23 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import yaml
 
+import levydiff
 from levydiff import Denoiser, LevyModel, LevyProcess
 from levydiff.cli import main
 from levydiff.cli.build import build_sampler
 from levydiff.cli.config import SampleOptions
 from levydiff.nn import TailMLP
 
-SMALL = ["--steps", "6", "--batch-size", "64", "--width", "8", "--blocks", "1", "--points", "400"]
-SMALL += ["--checkpoint-every", "2", "--log-every", "2", "--samples", "0"]
+TABLE = ["--steps", "6", "--batch-size", "64", "--width", "8", "--blocks", "1"]
+TABLE += ["--checkpoint-every", "2", "--log-every", "2", "--samples", "0"]
+SMALL = [*TABLE, "--points", "400"]
 
 
 def run(capsys, *arguments):
@@ -56,11 +59,6 @@ def test_train_writes_a_run(tmp_path, capsys):
     assert code == 2 and "out must be a new folder" in err and "alpha = 1.7" in err
 
 
-def test_evaluate_refuses_what_is_of_images(trained, capsys):
-    code, _, err = run(capsys, "evaluate", "--json", str(trained), "--weights", "x")
-    assert code == 2 and "weights and data_dir are of models of images, got a model of points" in err
-
-
 def test_sample_streams_and_does_not_depend_on_the_batch(trained, tmp_path, capsys):
     for name, batch in (("a.npy", "1000"), ("b.npy", "300")):
         code, out, err = run(
@@ -83,15 +81,6 @@ def test_overriding_alpha_is_said(trained, tmp_path, capsys):
         capsys, "sample", str(trained), "--json", "--number", "5", "--alpha", "1.9", "--out", str(tmp_path / "a.npy")
     )
     assert code == 0 and json.loads(out)["trained_at_alpha"] == 1.7 and json.loads(out)["alpha"] == 1.9
-
-
-def test_a_table_of_another_size_can_be_evaluated(tmp_path, capsys):
-    x = np.random.default_rng(0).standard_t(2, size=(300, 2))
-    np.savetxt(tmp_path / "t.csv", x, delimiter=",", header="a,b", comments="")
-    run(capsys, "train", "--json", "--data", str(tmp_path / "t.csv"), "--out", str(tmp_path / "run"), *SMALL)
-    code, out, err = run(capsys, "evaluate", str(tmp_path / "run"), "--data", str(tmp_path / "t.csv"), "--json")
-    assert code == 0, err
-    assert json.loads(out)["rows"] == 300 and 0 < json.loads(out)["f1"] <= 1
 
 
 def test_an_unfinished_run_is_said(trained, tmp_path, capsys):
@@ -158,7 +147,7 @@ def test_bad_config(tmp_path, capsys, text, message):
 def test_bad_tables(tmp_path, capsys, content, message):
     path = tmp_path / "t.csv"
     path.write_text(content)
-    code, _, err = run(capsys, "train", "--data", str(path), "--out", str(tmp_path / "run"), *SMALL)
+    code, _, err = run(capsys, "train", "--data", str(path), "--out", str(tmp_path / "run"), *TABLE)
     assert code == 2 and message in err and err.count("\n") == 1, err
     assert not (tmp_path / "run").exists()
 
@@ -166,7 +155,7 @@ def test_bad_tables(tmp_path, capsys, content, message):
 def test_one_column(tmp_path, capsys):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_t(2, size=300).astype(np.float32))
     code, _, err = run(
-        capsys, "train", "--json", "--data", str(tmp_path / "x.npy"), "--out", str(tmp_path / "run"), *SMALL
+        capsys, "train", "--json", "--data", str(tmp_path / "x.npy"), "--out", str(tmp_path / "run"), *TABLE
     )
     assert code == 0, err
     code, _, err = run(
@@ -218,3 +207,57 @@ def test_where_and_how_sampling_starts():
     assert [sampler.consistent_start for sampler in starts] == [False, True]
     with pytest.raises(ValueError, match="t_max"):
         build_sampler(SampleOptions(end=1.5), model)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("train --data stable --decay-every 5", "decay_every is of decay = step, got 5 with decay = cosine"),
+        ("train --data stable --groups 0", "groups must be a whole number of at least 1, got 0"),
+        ("train --data stable --inner -2", "inner must be a whole number of at least 1, got -2"),
+        ("train --data stable --checkpoint-every -1", "checkpoint_every must be a whole number of at least 1, got -1"),
+        ("train --data x.npy --points 5", "points is of synthetic data sets, got 5 with data = x.npy"),
+        ("train --data stable:dim=2.5", "data 'stable:dim=2.5' cannot be made: dim must be a whole number"),
+        ("demo --data x.csv", "data must be one of stable, grid"),
+        ("demo --data stable:dim=3", "data must have two dimensions for the demo, got 3 of stable:dim=3"),
+        ("reproduce table1 --data-dir x", "data_dir is of table3, got x for table1"),
+        ("reproduce table3 --data-dir x --dask tcp://y:1", "data_dir does not reach a cluster: set LEVYDIFF_DATA"),
+    ],
+)
+def test_options_without_effect_are_refused(tmp_path, monkeypatch, capsys, line, message):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(capsys, *line.split())
+    assert code == 2 and message in err and err.count("\n") == 1, err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "dlim", "start": "consistent"}, "start is of dlpm, got consistent with method = dlim"),
+        ({"method": "dlpm", "order": 7}, "order must be 1 or 2, got 7"),
+    ],
+)
+def test_options_of_other_samplers_are_refused(options, message):
+    model = LevyModel(Denoiser(TailMLP(2, width=8), LevyProcess(1.7)), (2,))
+    with pytest.raises(ValueError, match=message):
+        build_sampler(SampleOptions(**options), model)
+
+
+def test_whole_floats_are_dimensions(tmp_path, capsys):
+    command = ["train", "--json", "--data", "stable:dim=2.0", "--out", str(tmp_path / "run"), *SMALL]
+    assert run(capsys, *command)[0] == 0
+
+
+def test_a_folder_of_something_else_is_no_model(capsys):
+    weights = str(Path(levydiff.__file__).parent / "weights" / "mnist")
+    for command in (["info", weights], ["sample", weights]):
+        code, _, err = run(capsys, *command)
+        assert code == 2 and "holds no model of levydiff, but something else" in err
+
+
+def test_rain_is_mostly_zero(tmp_path, capsys):
+    rain = np.random.default_rng(0).pareto(1.5, size=(300, 2)) * (np.random.default_rng(1).random((300, 2)) < 0.3)
+    np.save(tmp_path / "rain.npy", rain)
+    command = ["train", "--json", "--data", str(tmp_path / "rain.npy"), "--out", str(tmp_path / "run"), *TABLE]
+    code, _, err = run(capsys, *command, "--samples", "200")
+    assert code == 0 and (tmp_path / "run" / "samples.png").exists(), err

@@ -1,9 +1,19 @@
 """Pictures: what they draw, not how it looks."""
 
 import numpy as np
+import pytest
 import torch
 
-from levydiff.plot import draw_loss, draw_points, draw_tails, new_figure, save_run_pictures
+from levydiff.plot import (
+    draw_loss,
+    draw_points,
+    draw_tails,
+    new_figure,
+    save_figure,
+    save_run_pictures,
+    share_frame,
+    typical_size,
+)
 
 
 def test_tails_are_the_empirical_ccdf():
@@ -30,3 +40,32 @@ def test_run_pictures(tmp_path):
     paths = save_run_pictures(tmp_path, [{"step": 1, "loss": 3.0}], x, x)
     assert [p.name for p in paths] == ["loss.png", "samples.png", "tails.png"]
     assert all(p.read_bytes().startswith(b"\x89PNG") for p in paths)
+
+
+def test_one_frame_for_all_shows_what_lies_far_out():
+    figure, axes = new_figure(2)
+    near, far = torch.randn(100, 2, generator=torch.Generator().manual_seed(0)), torch.full((10, 2), 1e4)
+    for ax, x in zip(axes, (near, far), strict=True):
+        draw_points(ax, x, "x", 1.0)
+    share_frame(axes)
+    assert axes[0].get_xlim() == axes[1].get_xlim() and axes[0].get_xlim()[1] > 1e4
+
+
+def test_the_typical_size_is_positive():
+    assert typical_size(torch.tensor([-1.0, 2.0, 3.0])) == 2.0
+    assert typical_size(torch.tensor([0.0, 0.0, 0.0, 4.0])) == 1.0  # the mean, where the median is 0
+    assert typical_size(torch.zeros(3)) == 1.0
+
+
+def test_a_picture_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "p.png"
+    path.write_bytes(b"before")
+
+    class Broken:
+        def savefig(self, target, dpi):
+            target.write_bytes(b"half")
+            raise OSError("no")
+
+    with pytest.raises(OSError, match="no"):
+        save_figure(Broken(), path)
+    assert path.read_bytes() == b"before" and list(tmp_path.iterdir()) == [path]

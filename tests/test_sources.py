@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from levydiff import fetch, sources
-from levydiff.sources import SOURCES, load_images
+from levydiff.sources import SOURCES, _decode, load_images
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -464,3 +464,10 @@ def test_real_mnist():
 def test_real_cifar10_lt():
     found = load_images("cifar10_lt", SHARED)
     assert found.shape == (3, 32, 32) and found.labels.bincount().tolist() == list(sources._CIFAR_LT_COUNTS)
+
+
+def test_postscript_is_not_handed_to_an_interpreter():
+    """Pillow goes by the contents; PostScript is a program, and a file's name is no protection."""
+    program = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\nshowpage\n"
+    with pytest.raises(ValueError, match="dog.png is no image that can be read: its format is unknown"):
+        _decode("dog.png", program)

@@ -35,6 +35,7 @@ def _fake(run, value):
     for number, draw in enumerate(run.draws):
         score = dict.fromkeys(names, value + number / 100)
         results[draw.name] = score | {"features": "F", "reference": "R", "count": 9, "class_recall": [value] * 10}
+        results[draw.name]["class_share"] = [value / 1000] * 10
     return {"key": run.key, "run": run.to_record(), "results": results, "seconds": {}}
 
 
@@ -65,6 +66,9 @@ def test_every_score_is_in_the_table(dataset):
     assert shown == expected
     assert "Features: F. Reference: R." in text
     assert ("Recall of each class" in text) == (dataset == "mnist_lt")
+    assert ("Samples that the classifier takes for each digit" in text) == (dataset == "mnist_lt")
+    if dataset == "mnist_lt":  # 10/1000 is 1.0 %, in all ten columns of the first run's rows
+        assert "| " + " | ".join(["1.0"] * 10) + " |" in text
     assert table3.table(setting, records[:1])  # a sweep that has only begun
 
 
@@ -131,6 +135,10 @@ def test_recall_is_that_of_the_classes_by_their_sizes(tmp_path, monkeypatch):
     sizes = test.labels.bincount()
     mean = sum(float(n) * recall for n, recall in zip(sizes, result["class_recall"], strict=True)) / len(test)
     assert 0.0 < result["recall"] < 1.0 and mean == pytest.approx(result["recall"])
+    # The classifier of MNIST reads most of these enlarged digits as what they are.
+    share = torch.tensor(result["class_share"])
+    assert float(share.sum()) == pytest.approx(1.0)
+    assert float((share - training.labels[:100].bincount(minlength=10) / 100).abs().sum()) < 0.8
 
 
 def test_unknown_settings_are_refused():

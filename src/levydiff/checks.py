@@ -7,6 +7,7 @@ sentence that names the argument, its value and what is allowed.
 from __future__ import annotations
 
 import math
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -21,8 +22,8 @@ def check_alpha(alpha: float) -> float:
 
 
 def check_count(name: str, value: int) -> int:
-    """Return a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 1 or value % 1:
+    """Return a whole number of at least 1; a float that is whole, and numpy's integers, will do."""
+    if isinstance(value, bool) or not isinstance(value, (Integral, float)) or not value >= 1 or value % 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {value}")
     return int(value)
 

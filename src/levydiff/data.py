@@ -85,7 +85,7 @@ class StableData(Dataset):
     def __post_init__(self) -> None:
         check_alpha(self.alpha)
         check_positive("scale", self.scale)
-        check_count("dim", self.dim)
+        object.__setattr__(self, "dim", check_count("dim", self.dim))
 
     def draw(self, n: int, generator: Generator) -> Tensor:
         center = torch.zeros(self.dim, dtype=torch.float64, device=device_for(generator))
@@ -186,7 +186,7 @@ class StudentT(Dataset):
 
     def __post_init__(self) -> None:
         check_positive("df", self.df)
-        check_count("dim", self.dim)
+        object.__setattr__(self, "dim", check_count("dim", self.dim))
 
     def draw(self, n: int, generator: Generator) -> Tensor:
         from scipy.special import gammaincinv
@@ -216,7 +216,8 @@ class Funnel(Dataset):
     scale: float = 3.0
 
     def __post_init__(self) -> None:
-        if check_count("dim", self.dim) < 2:
+        object.__setattr__(self, "dim", check_count("dim", self.dim))
+        if self.dim < 2:
             raise ValueError(f"dim must be at least 2, got {self.dim}")
         check_positive("scale", self.scale)
 

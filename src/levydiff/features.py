@@ -118,6 +118,12 @@ class ClassifierFeatures(FeatureNetwork):
     def embed(self, pixels: Tensor) -> Tensor:
         return self.network.features(to_unit(pixels))
 
+    @torch.no_grad()
+    def classify(self, features: Tensor) -> Tensor:
+        """The classes that the network takes images for, from their features: int64 of shape (n,)."""
+        logits: Tensor = self.network.classes(features)
+        return logits.argmax(1)
+
 
 class EfficientNetFeatures(FeatureNetwork):
     """EfficientNet-Lite0 (Tan & Le, 2019), trained on ImageNet: 1280 features, averaged over the image.

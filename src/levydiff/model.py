@@ -24,7 +24,7 @@ from huggingface_hub import ModelCard, ModelHubMixin, snapshot_download
 from torch import Tensor, nn
 
 from . import __version__
-from .checkpoint import Folder, build_denoiser, denoiser_config, load_weights, write_folder
+from .checkpoint import CheckpointError, Folder, build_denoiser, denoiser_config, load_weights, write_folder
 from .denoise import Denoiser
 from .sample import DLIM, Sampler
 from .scaling import Scaling
@@ -197,7 +197,9 @@ class LevyModel(ModelHubMixin):
     @classmethod
     def from_folder(cls, folder: Folder, backbone: nn.Module | None = None) -> LevyModel:
         """The model of a folder that was checked."""
-        record = folder.record("config")["levydiff"]
+        record = folder.record("config").get("levydiff")
+        if record is None:
+            raise CheckpointError(f"{folder.path} holds no model of levydiff, but something else")
         denoiser = build_denoiser(record["denoiser"], backbone)
         load_weights(denoiser, folder.tensors("model"), folder.path)
         denoiser.eval()

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
+from .files import atomic_file
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -35,6 +37,26 @@ def new_grid(
     return figure, [list(row) for row in figure.subplots(rows, columns, squeeze=False, width_ratios=ratios)]
 
 
+def save_figure(figure: Any, path: Path, dpi: int = 120) -> Path:
+    """Write a figure whole or not at all."""
+    with atomic_file(path) as temporary:
+        figure.savefig(temporary, dpi=dpi)
+    return path
+
+
+def typical_size(x: Tensor) -> float:
+    """The median of |x|; where more than half of the values are 0, their mean, or 1 if all are."""
+    return float(x.abs().median()) or float(x.abs().mean()) or 1.0
+
+
+def share_frame(axes: Sequence[Axes]) -> None:
+    """One frame for all axes, the largest of theirs: what lies far out is seen, and they can be compared."""
+    xs, ys = [ax.get_xlim() for ax in axes], [ax.get_ylim() for ax in axes]
+    for ax in axes:
+        ax.set(xlim=(min(low for low, _ in xs), max(high for _, high in xs)))
+        ax.set(ylim=(min(low for low, _ in ys), max(high for _, high in ys)))
+
+
 def draw_loss(ax: Axes, lines: Sequence[Mapping[str, float]]) -> None:
     """The training loss, and the validation loss where there is one, against the step."""
     style = "-" if len(lines) > 1 else "o"
@@ -57,7 +79,7 @@ def draw_tails(
             {"color": DATA_COLOR, "lw": 3.0, "zorder": 0} if number == 0 else {"lw": 1.8, "color": colors[number - 1]}
         )
         ax.loglog(r, 1.0 - np.arange(len(r)) / len(r), label=name, **style)
-    middle = np.median(np.linalg.norm(next(iter(samples.values())).cpu().numpy(), axis=1))
+    middle = typical_size(next(iter(samples.values())).double().norm(dim=1))
     ax.set(xlabel="r", ylabel="P(‖x‖ > r)", title=title, xlim=(middle / 3, None))
     ax.grid(alpha=0.3, which="both")
     ax.legend(loc="lower left")
@@ -93,20 +115,16 @@ def save_run_pictures(
     if lines:
         figure, (ax,) = new_figure(1, 6.0)
         draw_loss(ax, lines)
-        paths.append(folder / "loss.png")
-        figure.savefig(paths[-1], dpi=120)
+        paths.append(save_figure(figure, folder / "loss.png"))
     figure, axes = new_figure(2)
-    limit = 3.0 * float(data.abs().median())
+    limit = 3.0 * typical_size(data)
     shown = min(len(data), len(samples), 5000)
     draw_points(axes[0], data[:shown], "data", limit, DATA_COLOR, names)
     draw_points(axes[1], samples[:shown], "samples", limit, "C0", names)
     figure.suptitle("first two columns; axes linear near 0, logarithmic beyond", fontsize=9)
-    for ax in axes:  # one frame for both, so that they can be compared
-        ax.set(xlim=axes[0].get_xlim(), ylim=axes[0].get_ylim())
-    paths.append(folder / "samples.png")
-    figure.savefig(paths[-1], dpi=120)
+    share_frame(axes)
+    paths.append(save_figure(figure, folder / "samples.png"))
     figure, (ax,) = new_figure(1, 6.0)
     draw_tails(ax, {"data": data, "samples": samples})
-    paths.append(folder / "tails.png")
-    figure.savefig(paths[-1], dpi=120)
+    paths.append(save_figure(figure, folder / "tails.png"))
     return paths

@@ -13,6 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -202,11 +203,12 @@ class Sampler(ABC):
 
     @staticmethod
     def _check_shape(shape: Sequence[int], x_T: Tensor | None) -> tuple[int, ...]:
-        if not isinstance(shape, Sequence) or len(shape) < 2 or any(not isinstance(n, int) or n < 1 for n in shape):
+        whole = isinstance(shape, Sequence) and all(isinstance(n, Integral) and n >= 1 for n in shape)
+        if not whole or len(shape) < 2:
             raise ValueError(f"shape must be (B, ...) with whole sizes of at least 1, got {shape}")
         if x_T is not None:
             check_shape("x_T", check_data("x_T", x_T), tuple(shape))
-        return tuple(shape)
+        return tuple(int(n) for n in shape)
 
     def _bar(self, show: bool, batches: int) -> Any:
         from tqdm.auto import tqdm

@@ -38,6 +38,8 @@ from .images import ImageSet, long_tailed
 
 _BAR_FROM = 3000  # images; below that a progress bar is only noise
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+#: Pillow goes by the contents, not by the name: without this list it would hand PostScript to an interpreter.
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 
 _MNIST_MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -264,7 +266,7 @@ def _decode(name: str, data: bytes) -> Any:
     """The Pillow image in the bytes of a file, upright."""
     image = _pillow("Image")
     try:
-        picture = image.open(io.BytesIO(data))
+        picture = image.open(io.BytesIO(data), formats=_FORMATS)
         picture.load()
         return _pillow("ImageOps").exif_transpose(picture)
     except image.UnidentifiedImageError as error:

@@ -64,9 +64,9 @@ def build_data(spec: str, columns: str | None, points: int, seed: int) -> Table:
     try:
         pairs = dict(part.split("=", 1) for part in arguments.split(",") if part)
         dataset: Any = DATA_SETS[name](**{key: ast.literal_eval(value) for key, value in pairs.items()})
+        values = dataset(points, torch.Generator().manual_seed(seed))
     except (TypeError, ValueError, SyntaxError) as error:
         raise ValueError(f"data {spec!r} cannot be made: {error}") from error
-    values = dataset(points, torch.Generator().manual_seed(seed))
     return Table(values, tuple(f"x{j}" for j in range(values.shape[1])))
 
 
@@ -112,9 +112,9 @@ def build_loss(options: TrainOptions, process: LevyProcess) -> Loss:
     """The objective."""
     steps = options.grid or (100 if options.loss in ("two-variable", "full-kl", "cauchy") else 0)
     grid: Any = process.schedule.grid(steps) if steps else None
-    if options.inner > 1 and options.loss in ("self-weighted", "lim", "ddpm", "cauchy"):
-        raise ValueError(f"inner must be 1 for the loss {options.loss}, got {options.inner}")
-    inner = options.inner
+    inner, groups = check_count("inner", options.inner), check_count("groups", options.groups)
+    if inner > 1 and options.loss in ("self-weighted", "lim", "ddpm", "cauchy"):
+        raise ValueError(f"inner must be 1 for the loss {options.loss}, got {inner}")
     makers: dict[str, Callable[[], Loss]] = {
         "self-weighted": lambda: SelfWeightedLoss(grid),
         "one-variable": lambda: OneVariableLoss(inner=inner, grid=grid),
@@ -126,11 +126,13 @@ def build_loss(options: TrainOptions, process: LevyProcess) -> Loss:
         "cauchy": lambda: CauchyLoss(grid),
     }
     loss = makers[options.loss]()
-    return MedianOfMeans(loss, options.groups) if options.groups > 1 else loss
+    return MedianOfMeans(loss, groups) if groups > 1 else loss
 
 
 def build_rate(options: TrainOptions) -> LearningRate:
     """The learning rate."""
+    if options.decay != "step" and options.decay_every != TrainOptions().decay_every:
+        raise ValueError(f"decay_every is of decay = step, got {options.decay_every} with decay = {options.decay}")
     if options.decay == "cosine":
         return CosineDecay(options.rate)
     if options.decay == "constant":
@@ -172,6 +174,10 @@ def build_sampler(options: SampleOptions, model: LevyModel) -> Sampler:
     implicit: dict[str, type[DLIM]] = {"dlim": DLIM, "ddim": DDIM}
     if options.clipping and options.method not in ("lim", "lim-ode"):
         raise ValueError(f"clipping is of lim and lim-ode, got method = {options.method}")
+    if options.start != "independent" and options.method != "dlpm":
+        raise ValueError(f"start is of dlpm, got {options.start} with method = {options.method}")
+    if options.order not in (1, 2):
+        raise ValueError(f"order must be 1 or 2, got {options.order}")
     if options.method in implicit:
         return implicit[options.method](denoiser, grid=grid, order=options.order)
     if options.method == "dlpm":

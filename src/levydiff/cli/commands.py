@@ -8,21 +8,31 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import PartialState
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from ..checkpoint import Folder
+from ..checkpoint import CheckpointError, Folder
 from ..checks import check_count
-from ..metrics import global_l1, hill, msle, prd, tail_error
+from ..metrics import tail_error
 from ..model import LevyModel
 from ..runs import RunFolder
 from ..scaling import fit_scaling
-from ..table import TableWriter, read_table, write_table
+from ..table import TableWriter, write_table
 from ..train import Trainer
-from .build import FREE_OPTIONS, build_config, build_data, build_denoiser, build_loss, build_sampler, split_rows
-from .config import ClassifierOptions, EvaluateOptions, ReproduceOptions, SampleOptions, TrainOptions
-from .images import check_samples, evaluate_images, is_images, refuse_image_options, sample_images, train_on_images
+from .build import (
+    DATA_SETS,
+    FREE_OPTIONS,
+    build_config,
+    build_data,
+    build_denoiser,
+    build_loss,
+    build_sampler,
+    split_rows,
+)
+from .config import ClassifierOptions, ReproduceOptions, SampleOptions, TrainOptions
+from .evaluate import held_up_to
+from .images import check_samples, is_images, refuse_image_options, sample_images, train_on_images
+from .models import column_names, load_model, unfinished
 
 
 def train(options: TrainOptions, quiet: bool = False) -> dict[str, Any]:
@@ -32,6 +42,8 @@ def train(options: TrainOptions, quiet: bool = False) -> dict[str, Any]:
         return train_on_images(options, folder, quiet)
     refuse_image_options(options)
     check_samples(options.samples)
+    if options.points != TrainOptions().points and options.data.partition(":")[0] not in DATA_SETS:
+        raise ValueError(f"points is of synthetic data sets, got {options.points} with data = {options.data}")
     table = build_data(options.data, options.columns, options.points, options.seed)
     scaling = fit_scaling(table.values, per_column=options.scale_columns, columns=table.columns)
     values = scaling.apply(table.values).float()  # in this order: data far from 0 keep their digits
@@ -54,7 +66,7 @@ def train(options: TrainOptions, quiet: bool = False) -> dict[str, Any]:
     model = trainer.fit(progress=not quiet)
     result: dict[str, Any] = {"model": str(folder / "model"), "alpha": model.alpha, "steps": trainer.step}
     if trainer.accelerator.is_main_process and options.samples:
-        result |= _sample_and_draw(folder, model, table.values.float(), options.samples, quiet)
+        result |= _sample_and_draw(folder, model, table.values, options.samples, quiet)
     return result
 
 
@@ -64,11 +76,11 @@ def _sample_and_draw(folder: Path, model: LevyModel, data: Tensor, number: int, 
     samples = model.sample(number, seed=0, batch_size=50_000, progress=not quiet)
     write_table(folder / "samples.npy", samples, model.columns)
     lines = RunFolder(folder).lines()
-    pictures = save_run_pictures(folder, lines, data, samples, model.columns or _names(model.shape[0]))
-    error = _tail_error(data, samples)
+    pictures = save_run_pictures(folder, lines, data, samples, column_names(model))
+    error = tail_error(data, samples, upper=held_up_to(data)) if len(data) >= 100 else None
     return {
         "loss": lines[-1]["loss"] if lines else None,
-        "tail_error": error,
+        "tail_error_against_training_data": error,
         "samples": str(folder / "samples.npy"),
         "pictures": [str(path) for path in pictures],
     }
@@ -84,9 +96,7 @@ def sample(model_path: str, options: SampleOptions, quiet: bool = False) -> dict
             warnings.simplefilter("ignore")  # said below
             model = model.with_alpha(options.alpha)
     result: dict[str, Any] = {"samples": options.out, "number": number, "alpha": model.alpha}
-    step, steps = model.info.get("step"), model.info.get("training", {}).get("steps")
-    if step != steps:
-        result["unfinished"] = f"the model is a checkpoint of step {step} of {steps}"
+    result |= unfinished(model)
     result |= {"trained_at_alpha": trained} if options.alpha is not None else {}
     if len(model.shape) == 3:
         sample_images(model, options, quiet)
@@ -96,8 +106,10 @@ def sample(model_path: str, options: SampleOptions, quiet: bool = False) -> dict
     sampler = build_sampler(options, model)
     generator = torch.Generator().manual_seed(options.seed)
     size = 50_000 if options.batch_size is None else check_count("batch_size", options.batch_size)
+    fits = model.scaling is None or model.scaling.resolved_by(torch.float32)
+    dtype = torch.float32 if fits else torch.float64
     with (
-        TableWriter(options.out, model.columns or _names(model.shape[0]), number) as writer,
+        TableWriter(options.out, column_names(model), number, dtype) as writer,
         tqdm(total=number, desc="sample", unit="sample", unit_scale=True, disable=quiet) as bar,
     ):
         for start in range(0, number, size):
@@ -105,66 +117,6 @@ def sample(model_path: str, options: SampleOptions, quiet: bool = False) -> dict
             writer.write(model.sample(count, sampler, generator=generator))
             bar.update(count)
     return result
-
-
-def _pick(x: Tensor, size: int, seed: int) -> Tensor:
-    return x[torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:size]]
-
-
-def _tail_error(data: Tensor, samples: Tensor) -> float | None:
-    """The tail error up to the 99.9 % quantile, or to the largest that the data can tell; None for a small table."""
-    return tail_error(data, samples, upper=min(0.999, 1.0 - 1.0 / len(data))) if len(data) >= 100 else None
-
-
-def _names(dim: int) -> tuple[str, ...]:
-    return tuple(f"x{j}" for j in range(dim))
-
-
-def load_model(path: str) -> LevyModel:
-    """A model's folder, a run's folder (its model, else its newest checkpoint), or a repository of the Hub.
-
-    It is put where the trainer would put it, on a GPU if there is one.
-    """
-    run = RunFolder(path)
-    model = LevyModel.from_pretrained(run.model if run.model.is_dir() else run.newest() or path)
-    model.denoiser.to(PartialState().device)
-    return model
-
-
-def evaluate(subject: str, options: EvaluateOptions, quiet: bool = False) -> dict[str, Any]:
-    """Compare a model's samples, or a file of samples, with data."""
-    spec, columns = options.data, options.columns
-    points = 25_000 if options.points is None else check_count("points", options.points)
-    if Path(subject).is_file():
-        samples = read_table(subject).values.float()
-        if spec is None:
-            raise ValueError("data must be given to evaluate a file of samples, got none")
-    else:
-        model = load_model(subject)
-        if len(model.shape) == 3:
-            return evaluate_images(model, options, quiet)
-        if options.weights or options.data_dir:
-            raise ValueError("weights and data_dir are of models of images, got a model of points")
-        samples = model.sample(points, seed=options.seed, batch_size=50_000)
-        trained = model.info.get("options", {})
-        spec, columns = spec or trained.get("data"), columns or (None if spec else trained.get("columns"))
-        if spec is None:
-            raise ValueError("data must be given: the model does not say what it was trained on")
-    # Another seed than the training data's, so that a synthetic reference is fresh.
-    data = build_data(spec, columns, points, options.seed + 1_000_000).values.float()
-    if data.shape[1:] != samples.shape[1:]:
-        raise ValueError(f"data must have {samples.shape[1]} columns as the samples have, got {data.shape[1]}")
-    result: dict[str, Any] = {"data": spec, "rows": len(data), "samples": len(samples)}
-    result |= {"tail_error": _tail_error(data, samples), "global_l1": global_l1(data, samples)}
-    result |= {"tail_index_data": hill(data).alpha.value, "tail_index_samples": hill(samples).alpha.value}
-    try:
-        result["msle"] = msle(data, samples).mean
-    except ValueError as error:  # no positive upper tail
-        result["msle"] = None
-        result["msle_note"] = str(error)
-    size = min(len(data), len(samples))  # precision and recall want as many points of one as of the other
-    score = prd(_pick(data, size, options.seed), _pick(samples, size, options.seed), repeats=3)
-    return result | {"precision": score.precision, "recall": score.recall, "f1": score.f1}
 
 
 def info(path: str) -> dict[str, Any]:
@@ -175,7 +127,9 @@ def info(path: str) -> dict[str, Any]:
     elif (newest := RunFolder(folder).newest()) is not None:
         folder = newest
     checked = Folder(folder)
-    record = checked.record("config")["levydiff"]
+    record = checked.record("config").get("levydiff")
+    if record is None:
+        raise CheckpointError(f"{folder} holds no model of levydiff, but something else")
     weights = sum(value.numel() for value in checked.tensors("model").values())
     return {"folder": str(folder), "weights": weights, **record}
 

@@ -23,10 +23,11 @@ import torch
 from torch import Tensor
 
 from ..denoise import Denoiser, StablePreconditioning
+from ..files import atomic_file
 from ..loss import DDPMLoss, Loss, OneVariableLoss, SelfWeightedLoss
 from ..metrics import tail_error
 from ..nn import PaperMLP, TailMLP
-from ..plot import draw_points, draw_tails, new_figure
+from ..plot import draw_points, draw_tails, new_figure, save_figure, share_frame, typical_size
 from ..process import LevyProcess
 from ..rates import CosineDecay
 from ..sample import DDPM, DLIM, DLPM, Sampler
@@ -34,7 +35,7 @@ from ..scaling import Scaling, fit_scaling
 from ..schedule import quadratic_time
 from ..train import Trainer
 from ..train_config import TrainConfig
-from .build import build_data
+from .build import DATA_SETS, build_data
 from .config import DemoOptions
 
 ALPHA = 1.7
@@ -53,11 +54,15 @@ class Contestant(NamedTuple):
 def demo(options: DemoOptions, quiet: bool = False) -> dict[str, Any] | None:
     """Train, compare, draw; prints the table unless ``quiet``, in which case it returns it."""
     started = time.perf_counter()
+    if options.data.partition(":")[0] not in DATA_SETS:  # of a file there are no fresh draws to compare with
+        raise ValueError(f"data must be one of {', '.join(DATA_SETS)} for the demo, got {options.data!r}")
     folder = Path(options.out)
     folder.mkdir(parents=True, exist_ok=True)
     data = build_data(options.data, None, options.train_points, options.seed).values
     fresh = build_data(options.data, None, 1_000_000, options.seed + 1).values  # what the tails are measured against
     rows = {"fresh draws of the data": build_data(options.data, None, options.points, options.seed + 2).values}
+    if data.shape[1] != 2:
+        raise ValueError(f"data must have two dimensions for the demo, got {data.shape[1]} of {options.data}")
     scaling = fit_scaling(data, per_column=False)
     scaled = scaling.apply(data)
     for contestant in _contestants(options.seed, StablePreconditioning.for_data(scaled)):
@@ -72,7 +77,8 @@ def demo(options: DemoOptions, quiet: bool = False) -> dict[str, Any] | None:
         "tail_error": errors,
         "picture": str(folder / "demo.png"),
     }
-    (folder / "demo.json").write_text(json.dumps(result, indent=2) + "\n")
+    with atomic_file(folder / "demo.json") as temporary:
+        temporary.write_text(json.dumps(result, indent=2) + "\n")
     if quiet:
         return result
     print(f"\ntail error, mean |Δ log P(‖x‖ > r)|, on {result['data']}; {options.steps} training steps each\n")
@@ -122,15 +128,14 @@ def _errors(fresh: Tensor, x: Tensor) -> dict[str, float]:
 def _draw(path: Path, fresh: Tensor, rows: dict[str, Tensor]) -> None:
     _, dlpm, dlim, gaussian = rows
     figure, axes = new_figure(4, 4.2, 4.2, (1, 1, 1, 1.4))
-    limit = 10.0 * float(fresh.abs().median())
+    limit = 10.0 * typical_size(fresh)
     shown = 20_000
     draw_points(axes[0], fresh[:shown], "data", limit, "black")
     draw_points(axes[1], rows[dlim][:shown], "heavy-tailed: " + dlim.split(",")[0], limit, "C0")
     draw_points(axes[2], rows[gaussian][:shown], gaussian.split(",")[0], limit, "C3")
-    for ax in axes[1:3]:  # one frame for all, so that they can be compared
-        ax.set(xlim=axes[0].get_xlim(), ylim=axes[0].get_ylim())
+    share_frame(axes[:3])
     lines = {"data": fresh, dlim: rows[dlim], dlpm: rows[dlpm], gaussian: rows[gaussian]}
     draw_tails(axes[3], lines, "How often is ‖x‖ larger than r?", ("C0", "C2", "C3"))
     ends = [float(q) for q in torch.quantile(fresh.norm(dim=1).double(), torch.tensor([0.9, 0.99999]).double())]
     axes[3].set(xlim=ends, ylim=(1e-5, 0.1))
-    figure.savefig(path, dpi=100)
+    save_figure(figure, path, dpi=100)

@@ -24,7 +24,7 @@ from ..files import atomic_file, cache_folder
 from ..guidance import LabelDropout
 from ..images import ImageBatches, ImageSet, long_tailed, pad, save_grid, to_pixels, to_unit
 from ..model import LevyModel
-from ..plot import draw_loss, new_figure
+from ..plot import draw_loss, new_figure, save_figure
 from ..runs import RunFolder
 from ..sources import SOURCES, load_images
 from ..train import Trainer
@@ -116,7 +116,7 @@ def _sample_and_draw(folder: Path, model: LevyModel, number: int, quiet: bool) -
     figure, (ax,) = new_figure(1)
     lines = RunFolder(folder).lines()
     draw_loss(ax, lines)
-    figure.savefig(folder / "loss.png", dpi=120)
+    save_figure(figure, folder / "loss.png")
     return {
         "loss": lines[-1]["loss"] if lines else None,
         "samples": str(folder / "samples.npy"),
@@ -172,6 +172,8 @@ def evaluate_images(model: LevyModel, options: EvaluateOptions, quiet: bool) -> 
         pad(load_images(data, options.data_dir, train=train, size=trained.get("size")), model.shape[1])
         for train in (True, False)
     )
+    if data == trained.get("data") and trained.get("imbalance") is not None:
+        training = long_tailed(training, imbalance=trained["imbalance"])
     if test.shape != model.shape:
         raise ValueError(f"data must be images of shape {model.shape} as the model's, got {test.shape}")
     real = reference_features(network, test.pixels, cache_folder() / "features", progress=not quiet)

@@ -69,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
     command("sample", "Draw samples of a model into a file.", SampleOptions).add_argument("model", help=model)
     made = command("evaluate", "Compare a model, or a file of samples, with data.", EvaluateOptions)
     made.add_argument("model", help=f"{model}, or a file of samples")
-    command("info", "Say what a model is.").add_argument("model", help=model)
+    command("info", "Say what a model is.").add_argument("model", help="a run's or a model's folder")
     command("demo", "Train heavy-tailed and Gaussian diffusion and compare their tails.", DemoOptions)
     command("classifier", "Train a classifier of images, for features to compare images in.", ClassifierOptions)
     made = command("reproduce", "Make a table or a figure of the paper, or of ours.", ReproduceOptions)
@@ -117,13 +117,14 @@ def _run(args: argparse.Namespace) -> dict[str, Any] | None:
     # Imported here: the parser and --help answer at once.
     from . import commands
     from .demo import demo
+    from .evaluate import evaluate
 
     if args.command == "train":
         return commands.train(options, quiet=args.json)
     if args.command == "sample":
         return commands.sample(args.model, options, quiet=args.json)
     if args.command == "evaluate":
-        return commands.evaluate(args.model, options, quiet=args.json)
+        return evaluate(args.model, options, quiet=args.json)
     if args.command == "demo":
         return demo(options, quiet=args.json)
     if args.command == "classifier":

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from ..cli.build import build_data
-from ..plot import new_grid
+from ..plot import new_grid, save_figure
 from . import paper
 from .experiment import Experiment, small
 from .ours import winner
 from .report import markdown, mean_and_spread, scores
 from .run import Run
 from .sweep import Record
-from .trial import Draw, sample, train
+from .trial import Draw, cached_samples
 
 ALPHA = 1.7
 STEPS = (5, 10, 25)
@@ -59,15 +59,18 @@ def pictures(records: Sequence[Record], networks: Path, stem: Path) -> list[Path
     figure, axes = new_grid(len(ROWS), len(STEPS) + 1, 2.6, 2.8)
     for row, (label, (options, _)) in enumerate(ROWS.items()):
         run = next(Run.from_record(record["run"]) for record in records if record["run"]["label"] == label)
-        model = train(run, networks)
         data = build_data(run.data, None, run.evaluated, run.seed).values
-        shown = {"data": data} | {f"{label}, {n} steps": sample(run, Draw(steps=n, **options), model) for n in STEPS}
+        made = {f"{label}, {n} steps": cached_samples(run, Draw(steps=n, **options), networks) for n in STEPS}
+        shown = {"data": data} | {title: x for title, x in made.items() if x is not None}
+        if len(shown) <= len(STEPS):  # the picture is of all, or stays as it was
+            return []
         for ax, (title, x) in zip(axes[row], shown.items(), strict=True):
-            ax.plot(*x[:5000].T.numpy(), ".", ms=1.0, alpha=0.5, color="black" if title == "data" else f"C{row}")
+            color = "black" if title == "data" else f"C{row}"
+            ax.plot(*x[:5000].T.numpy(), ".", ms=1.0, alpha=0.5, color=color)
+            outside = int((x[:5000].abs() > 1.6).any(1).sum())
+            title += f" ({outside} outside)" if outside else ""
             ax.set(title=title, xlim=(-1.6, 1.6), ylim=(-1.6, 1.6), aspect="equal", xticks=[], yticks=[])
-    path = stem.with_suffix(".png")
-    figure.savefig(path, dpi=110)
-    return [path]
+    return [save_figure(figure, stem.with_suffix(".png"), dpi=110)]
 
 
 CAPTION = """

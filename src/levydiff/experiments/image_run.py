@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..cli.images import build_images, feature_network, image_trainer
-from ..features import reference_features, score_features
+from ..features import ClassifierFeatures, reference_features, score_features
 from ..fidelity import prdc
 from ..files import cache_folder
 from ..images import to_pixels, to_unit
@@ -73,6 +73,9 @@ class ImageRun(Trial):
                 # The balls are the generated points': recall of one class is recall on its real points alone.
                 parts = [real[reference.labels == k] for k in range(len(reference.classes))]
                 result["class_recall"] = [prdc(part, generated).recall for part in parts]
+                if isinstance(network, ClassifierFeatures):
+                    found = network.classify(generated).bincount(minlength=len(parts))
+                    result["class_share"] = (found / len(generated)).tolist()
             return result
 
         return scores

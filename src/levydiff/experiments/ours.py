@@ -25,7 +25,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ..plot import new_grid
+from ..plot import new_grid, save_figure
 from . import paper
 from .experiment import Experiment, small
 from .report import markdown, mean_and_spread, scores
@@ -194,9 +194,7 @@ def pictures(records: Sequence[Record], networks: Path, stem: Path) -> list[Path
         if name == "stable":
             ax.set_yscale("log")
     axes[1][0].legend(fontsize=7)
-    path = stem.with_suffix(".png")
-    figure.savefig(path, dpi=110)
-    return [path]
+    return [save_figure(figure, stem.with_suffix(".png"), dpi=110)]
 
 
 FINDINGS = """

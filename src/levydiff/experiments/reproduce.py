@@ -59,6 +59,10 @@ def reproduce(
     """
     experiment = load(name, dataset, budget)
     if data_dir is not None:
+        if name != "table3":
+            raise ValueError(f"data_dir is of table3, got {data_dir} for {name}")
+        if dask not in (None, "local"):
+            raise ValueError(f"data_dir does not reach a cluster: set LEVYDIFF_DATA on its workers, got {data_dir}")
         os.environ["LEVYDIFF_DATA"] = data_dir
     chosen = [word for word in (dataset or ("mnist" if name == "table3" else None), budget) if word]
     stem = "-".join([name, *(word for word in chosen if word != "cpu"), *(["quick"] if quick else [])])
@@ -128,7 +132,8 @@ class Sheet:
         return [{**known[run.key], "run": run.to_record()} for run in self.wanted if run.key in known]
 
     def write(self, known: dict[str, Record], cost: str) -> None:
-        """The table of the wanted runs; records of others (of more seeds, say) are kept beside them."""
+        """The table of the wanted runs; records of others (of more seeds, or of a sweep beside this one) are kept."""
+        known = self.read() | known
         records = self.chosen(known)
         text = self._markdown(records, len(known) - len({record["key"] for record in records}), cost)
         wanted = {record["key"]: record for record in records}  # first, and under the labels of now

@@ -9,13 +9,11 @@ from pathlib import Path
 import torch
 
 from ..images import save_grid
-from ..model import LevyModel
-from ..plot import new_figure
-from ..runs import RunFolder
+from ..plot import new_figure, save_figure
 from .image_run import ImageRun
 from .report import scores
 from .sweep import Record
-from .trial import Draw, sample
+from .trial import Draw, cached_samples
 
 #: Samples of each method in the grid.
 SHOWN = 12
@@ -27,13 +25,10 @@ def pictures(records: Sequence[Record], networks: Path, stem: Path) -> list[Path
     rows, titles = [], []
     for record in records:
         run = ImageRun.from_record(record["run"])
-        folder = RunFolder(networks / run.training_key).model
-        if folder.is_dir():
-            draw = _shown(run)
-            try:
-                rows.append(sample(run, draw, LevyModel.from_pretrained(folder), number=SHOWN))
-            except FloatingPointError:  # a sampler that diverges has nothing to show
-                continue
+        draw = _shown(run)
+        samples = cached_samples(run, draw, networks, SHOWN)
+        if samples is not None:
+            rows.append(samples)
             titles += [f"{run.label}, alpha = {run.alpha:g}: {draw.method} {draw.steps}", *[""] * (SHOWN - 1)]
     if rows:
         grid = stem.with_name(stem.name + "-samples.png")
@@ -69,8 +64,7 @@ def _steps(records: Sequence[Record], path: Path) -> Path:
     ax.minorticks_off()
     ax.grid(alpha=0.3)
     ax.legend(fontsize=8, handlelength=4, markerscale=0.7, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    figure.savefig(path, dpi=130)
-    return path
+    return save_figure(figure, path, dpi=130)
 
 
 def _first_of_each(records: Sequence[Record]) -> list[Record]:

@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ..plot import new_figure
+from ..plot import new_figure, save_figure
 from .experiment import Experiment, small
 from .ours import ours
 from .report import markdown, mean_and_spread, scores
@@ -88,7 +88,7 @@ def _table_of(records: Sequence[Record], data: str, alphas: Sequence[float]) -> 
         cells = [scores(records, draw.name, m, label=label, data=data, alpha=alpha) for m in COLUMNS]
         if any(cells):
             rows.append([method, f"{alpha}", *(mean_and_spread(cell) for cell in cells)])
-    seeds = sorted({r["run"]["seed"] for r in records})
+    seeds = sorted({r["run"]["seed"] for r in records if r["run"]["data"] == data})
     evaluated = records[0]["run"]["evaluated"]
     for name, training in (("training points", True), ("floor: data against data", False)):
         source = [replace(ours(data, "tails", 2.0, seed), evaluated=evaluated, points=5000) for seed in seeds]
@@ -123,9 +123,7 @@ def pictures(records: Sequence[Record], networks: Path, stem: Path) -> list[Path
         ax.grid(alpha=0.3, which="both")
     axes[0].set_ylabel("tail error of ‖x‖")
     axes[0].legend(fontsize=7)
-    path = stem.with_suffix(".png")
-    figure.savefig(path, dpi=110)
-    return [path]
+    return [save_figure(figure, stem.with_suffix(".png"), dpi=110)]
 
 
 FINDINGS = """

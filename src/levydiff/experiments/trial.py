@@ -29,6 +29,7 @@ from .. import __version__
 from ..cli.build import build_sampler
 from ..cli.config import SampleOptions, TrainOptions
 from ..model import LevyModel
+from ..runs import RunFolder
 
 #: Whose versions a record keeps.
 PACKAGES = ("torch", "numpy", "scipy", "scikit-learn")
@@ -173,6 +174,17 @@ def train(run: Trial, networks: Path | None = None, progress: bool = False) -> L
     networks.mkdir(parents=True, exist_ok=True)
     with FileLock(networks / f"{run.training_key}.lock"):
         return run.fit(networks / run.training_key, progress)
+
+
+def cached_samples(run: Trial, draw: Draw, networks: Path, number: int | None = None) -> Tensor | None:
+    """Samples for a picture, of a network that is in the cache: nothing is trained for it. None if there are none."""
+    folder = RunFolder(networks / run.training_key).model
+    if not folder.is_dir():
+        return None
+    try:
+        return sample(run, draw, LevyModel.from_pretrained(folder), number=number)
+    except FloatingPointError:  # a sampler that diverges has nothing to show
+        return None
 
 
 def sample(run: Trial, draw: Draw, model: LevyModel, progress: bool = False, number: int | None = None) -> Tensor:
