@@ -43,7 +43,7 @@ def test_run_pictures(tmp_path):
 
 
 def test_one_frame_for_all_shows_what_lies_far_out():
-    figure, axes = new_figure(2)
+    _, axes = new_figure(2)
     near, far = torch.randn(100, 2, generator=torch.Generator().manual_seed(0)), torch.full((10, 2), 1e4)
     for ax, x in zip(axes, (near, far), strict=True):
         draw_points(ax, x, "x", 1.0)
