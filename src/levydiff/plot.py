@@ -50,11 +50,11 @@ def typical_size(x: Tensor) -> float:
 
 
 def share_frame(axes: Sequence[Axes]) -> None:
-    """One frame for all axes, the largest of theirs: what lies far out is seen, and they can be compared."""
-    xs, ys = [ax.get_xlim() for ax in axes], [ax.get_ylim() for ax in axes]
+    """One frame for all axes of :func:`draw_points`, the largest: what lies far out is seen, and they compare."""
+    largest = max(axes, key=lambda ax: ax.get_xlim()[1])
+    ticks = list(largest.get_xticks())
     for ax in axes:
-        ax.set(xlim=(min(low for low, _ in xs), max(high for _, high in xs)))
-        ax.set(ylim=(min(low for low, _ in ys), max(high for _, high in ys)))
+        ax.set(xticks=ticks, yticks=ticks, xlim=largest.get_xlim(), ylim=largest.get_ylim())
 
 
 def draw_loss(ax: Axes, lines: Sequence[Mapping[str, float]]) -> None:
@@ -96,7 +96,8 @@ def draw_points(
     for scale, set_limits in ((ax.set_xscale, ax.set_xlim), (ax.set_yscale, ax.set_ylim)):
         scale("symlog", linthresh=limit)
         set_limits(-largest, largest)
-    powers = [10.0**k for k in range(-6, 13) if limit < 10.0**k < largest]
+    powers = [10.0**k for k in range(-300, 300) if limit < 10.0**k < largest]
+    powers = powers[:: -(-len(powers) // 3) or 1]  # three of a side at most, or their labels run into each other
     ticks = [-p for p in reversed(powers)] + [0.0, *powers]
     ax.set(title=title, xticks=ticks, yticks=ticks, xlabel=names[0], ylabel=names[1] if len(names) > 1 else "")
     ax.minorticks_off()
