@@ -80,8 +80,8 @@ self-weighted loss). The picture shows the first seed.
 """
 
 FINDINGS = """
-**What we found** (one seed). With the paper's own networks its claim, that DLIM needs fewer steps than LIM-ODE, holds at
-5 steps only; from 10 on LIM-ODE has the better F1. DLIM's samples are too concentrated: the paper's unsquared loss
+**What we found** (one seed). With the paper's own networks its claim, that DLIM needs fewer steps than LIM-ODE, holds
+at 5 steps only; from 10 on LIM-ODE has the better F1. DLIM's samples are too concentrated: the paper's unsquared loss
 learns a median, and the deterministic sampler needs the mean. With the self-weighted loss and order 2, 10 steps are
 better than 100 of either.
 """
