@@ -33,7 +33,7 @@ Trained on a long-tailed part of MNIST, 5923 3550 2128 1276 764 458 274 164 98 5
 compared with the balanced test set.
 
 **What we found** (one seed). Nothing here speaks for heavy-tailed noise on rare classes, nor against it: at this budget
-neither measure can tell. *Shares*: every method makes the digits 7, 8 and 9 more often than they were trained on (6 to
+neither measure can tell. *Shares*: every method makes the digits 7, 8 and 9 more often than they were trained on (7 to
 13 % against 2 %), since the classifier takes malformed digits for rare ones; of DDIM's noisy samples it takes most for
 an 8. *Recall*: with a handful of samples of a class the balls around them reach into other classes, and one sample more
 or less moves it by tenths. The Fréchet distance says little, for the training images themselves are as far from the
