@@ -77,15 +77,17 @@ def _refuse_image_options(options: EvaluateOptions, what: str) -> None:
             raise ValueError(f"{name} is of models of images, got {what}")
 
 
+def _points(options: EvaluateOptions) -> int:
+    return 25_000 if options.points is None else check_count("points", options.points)
+
+
 def _reference(options: EvaluateOptions, spec: str, columns: str | None) -> Table:
-    points = 25_000 if options.points is None else check_count("points", options.points)
     # Another seed than the training data's, so that a synthetic reference is fresh.
-    return build_data(spec, columns, points, options.seed + 1_000_000)
+    return build_data(spec, columns, _points(options), options.seed + 1_000_000)
 
 
 def _draw(model: LevyModel, options: EvaluateOptions) -> Table:
-    points = 25_000 if options.points is None else check_count("points", options.points)
-    return Table(model.sample(points, seed=options.seed, batch_size=50_000), column_names(model))
+    return Table(model.sample(_points(options), seed=options.seed, batch_size=50_000), column_names(model))
 
 
 def _aligned(data: Table, names: Sequence[str]) -> Tensor:
