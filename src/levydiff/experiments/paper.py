@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from .report import Cell, markdown, paper_rows, scores
+from .report import Cell, markdown, mean_and_spread, paper_rows, scores
 from .run import Run
 from .sweep import Record
 from .trial import Draw
@@ -19,6 +19,9 @@ ALPHAS = (1.5, 1.6, 1.7, 1.8, 1.9, 2.0)
 
 STABLE = "stable:alpha=1.7"
 GRID = "grid"
+
+#: Fewer steps of training than the paper's, for the table of how the methods come to their scores.
+SHORTER = (1000, 2500)
 
 #: How each method samples; the published code starts its chains at 0.99.
 DRAWS = {
@@ -58,6 +61,17 @@ def main_cells(data: str, metric: str, alphas: Sequence[float], seeds: Sequence[
     return runs
 
 
+def compared(data: str, metric: str, seed: int) -> list[Run]:
+    """The runs to repeat with shorter trainings: DLPM at α = 1.7 and 2, LIM at 1.7, DDPM."""
+    heavy, gaussian = (dlpm(data, metric, alpha, seed) for alpha in (1.7, 2.0))
+    return [heavy, gaussian, lim(data, metric, 1.7, seed), ddpm(data, metric, seed)]
+
+
+def shorter(data: str, metric: str, seeds: Sequence[int]) -> list[Run]:
+    """Those runs after fewer steps of training."""
+    return [replace(run, steps=steps) for seed in seeds for steps in SHORTER for run in compared(data, metric, seed)]
+
+
 def cells_of(records: Sequence[Record], metric: str) -> tuple[list[float], dict[str, list[Cell]]]:
     """The α of the records, and the scores of each method at each of them."""
     alphas = sorted({record["run"]["alpha"] for record in records})
@@ -74,9 +88,22 @@ def table(
     published_runs: int,
     *extra: Sequence[str],
 ) -> str:
-    """Ours and the paper's, α across; ``extra`` rows follow the first."""
-    alphas, cells = cells_of(records, metric)
+    """Ours and the paper's, α across; ``extra`` rows follow the first. Then, where there are any, shorter trainings."""
+    lengths = sorted({record["run"]["steps"] for record in records})  # one, of few steps, in a quick table
+    alphas, cells = cells_of([record for record in records if record["run"]["steps"] == lengths[-1]], metric)
     columns = [ALPHAS.index(alpha) for alpha in alphas]
     numbers = {method: [row[i] for i in columns] for method, row in published.items()}
     rows = paper_rows(cells, numbers, published_runs)
-    return markdown(["", *(f"α = {alpha}" for alpha in alphas)], [rows[0], *map(list, extra), *rows[1:]])
+    main = markdown(["", *(f"α = {alpha}" for alpha in alphas)], [rows[0], *map(list, extra), *rows[1:]])
+    if len(lengths) == 1:
+        return main
+    return main + "\n\nThe same after fewer steps of training:\n\n" + _table_by_length(records, metric, lengths)
+
+
+def _table_by_length(records: Sequence[Record], metric: str, lengths: Sequence[int]) -> str:
+    rows = []
+    for run in compared(STABLE, metric, seed=0):
+        where = {"label": run.label, "alpha": run.alpha}
+        cells = [scores(records, run.draws[0].name, metric, **where, steps=steps) for steps in lengths]
+        rows.append([f"{run.label}, α = {run.alpha}", *map(mean_and_spread, cells)])
+    return markdown(["", *map(str, lengths)], rows)

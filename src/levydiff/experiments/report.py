@@ -41,6 +41,11 @@ def _succeeded(cell: Cell) -> Cell:
     return [score for score in cell if not math.isnan(score)]
 
 
+def _count(cell: Cell) -> str:
+    good = len(_succeeded(cell))
+    return f"({good})" if good == len(cell) else f"({good}, {len(cell) - good} failed)"
+
+
 def mean_and_spread(cell: Cell, digits: int = 3) -> str:
     """Mean ± standard deviation over the seeds, and how many they are.
 
@@ -53,11 +58,24 @@ def mean_and_spread(cell: Cell, digits: int = 3) -> str:
     if not cell:
         return "–"
     good = _succeeded(cell)
-    count = f"({len(good)})" if len(good) == len(cell) else f"({len(good)}, {len(cell) - len(good)} failed)"
     if not good:
-        return count
+        return _count(cell)
     mean = f"{statistics.fmean(good):.{digits}f}"
-    return f"{mean} ± {statistics.stdev(good):.{digits}f} {count}" if len(good) > 1 else f"{mean} {count}"
+    return f"{mean} ± {statistics.stdev(good):.{digits}f} {_count(cell)}" if len(good) > 1 else f"{mean} {_count(cell)}"
+
+
+def median_and_quartiles(cell: Cell, digits: int = 3) -> str:
+    """Median and quartiles over the seeds, and how many they are: for scores whose mean need not exist.
+
+    Example:
+        >>> median_and_quartiles([1.0, 2.0, 3.0, 4.0, 100.0], 1), median_and_quartiles([0.9])
+        ('3.0 [2.0, 4.0] (5)', '0.900 (1)')
+    """
+    good = _succeeded(cell)
+    if len(good) < 2:
+        return mean_and_spread(cell, digits)
+    low, median, high = (f"{q:.{digits}f}" for q in statistics.quantiles(good, n=4, method="inclusive"))
+    return f"{median} [{low}, {high}] {_count(cell)}"
 
 
 def p_value(cell: Cell, reference: Cell) -> str:

@@ -9,11 +9,9 @@ times for each data point and costs ten times as much; it is made at three value
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from . import paper
 from .experiment import Experiment, small
-from .report import markdown, mean_and_spread, scores
 from .run import Run
 from .sweep import Record
 
@@ -32,21 +30,10 @@ PUBLISHED = {
 }
 
 
-#: Lengths of training, in steps, for the table of how the methods come to their scores.
-LENGTHS = (1000, 2500, 10_000)
-
-
-def by_length(seed: int) -> list[Run]:
-    """DLPM at α = 1.7 and 2, LIM at 1.7 and DDPM after each length of training; the last is that of the table."""
-    full = [paper.dlpm(paper.GRID, "f1", 1.7, seed), paper.dlpm(paper.GRID, "f1", 2.0, seed)]
-    full += [paper.lim(paper.GRID, "f1", 1.7, seed), paper.ddpm(paper.GRID, "f1", seed)]
-    return [replace(run, steps=steps) for steps in LENGTHS for run in full]
-
-
 def runs(seeds: Sequence[int]) -> list[Run]:
     costly = [paper.dlpm_5(paper.GRID, "f1", alpha, seed) for seed in seeds[:2] for alpha in (1.5, 1.7, 1.9)]
-    shorter = [run for seed in seeds[:2] for run in by_length(seed) if run.steps < LENGTHS[-1]]
-    return paper.main_cells(paper.GRID, "f1", paper.ALPHAS, seeds) + shorter + costly
+    cells = paper.main_cells(paper.GRID, "f1", paper.ALPHAS, seeds)
+    return cells + paper.shorter(paper.GRID, "f1", seeds[:2]) + costly
 
 
 def quick(seeds: Sequence[int]) -> list[Run]:
@@ -55,20 +42,7 @@ def quick(seeds: Sequence[int]) -> list[Run]:
 
 
 def table(records: Sequence[Record]) -> str:
-    longest = max(record["run"]["steps"] for record in records)  # few in a quick table
-    main = paper.table([r for r in records if r["run"]["steps"] == longest], "f1", PUBLISHED, 30)
-    lengths = sorted({record["run"]["steps"] for record in records})
-    if len(lengths) == 1:
-        return main
-    rows = [
-        [f"{run.label}, α = {run.alpha}"]
-        + [
-            mean_and_spread(scores(records, run.draws[0].name, "f1", label=run.label, alpha=run.alpha, steps=steps))
-            for steps in lengths
-        ]
-        for run in by_length(0)[:4]
-    ]
-    return main + "\n\nThe same after fewer steps of training:\n\n" + markdown(["", *map(str, lengths)], rows)
+    return paper.table(records, "f1", PUBLISHED, 30)
 
 
 FINDINGS = """
