@@ -105,9 +105,9 @@ def test_global_l1():
 
 
 def test_l1_of_a_perfect_model_of_two_dimensional_cauchy_data():
-    # P(‖x‖ > r) = 1/√(1 + r²). What `tails` says of the floor: a perfect model's L1 has the median 4.2 and the quartiles
-    # 2.4 and 8.7 (2000 pairs), and the mean of five is above 4 five times in six. Of 500 pairs the median is off by
-    # 0.25 (one standard error, √(1/4 / 500) over the density 0.09), the upper quartile by 0.7, the share by 0.04.
+    # P(‖x‖ > r) = 1/√(1 + r²). What `tails` says: the L1 of a perfect model has the median 4.2 and the quartiles 2.4,
+    # 8.7 (2000 pairs), and the mean of five is above 4 five times in six. Of 500 pairs the median is off by 0.25 (one
+    # standard error, √(1/4 / 500) over the density 0.09), the upper quartile by 0.7, the share by 0.04.
     u = np.random.default_rng(1).random((500, 2, 25_000))
     distances = np.array([global_l1(*np.sqrt((1.0 - pair) ** -2.0 - 1.0)) for pair in u])
     assert np.quantile(distances, [0.25, 0.5, 0.75]) == pytest.approx([2.4, 4.2, 8.7], abs=1.5)

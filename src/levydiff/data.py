@@ -6,7 +6,7 @@ Each is a value that says what it draws, and is called with a number of rows::
 
 Two are the paper's: :class:`StableData` and :class:`GaussianGrid`. :class:`StableMixture`, :class:`StudentT` and
 :class:`Funnel` have heavy tails and closed forms; :class:`SwissRoll`, :class:`Checkerboard` and :class:`TwoMoons` are
-the usual shapes, within [-2, 2]².
+the usual shapes, about within [-2, 2]².
 
 Data of one's own goes through :mod:`levydiff.table` (reading), :mod:`levydiff.scaling` (units) and
 :mod:`levydiff.batches` (training in random order), whose names can be had from here too.

@@ -86,15 +86,27 @@ def table(
     metric: str,
     published: Mapping[str, Sequence[tuple[float, float] | None]],
     published_runs: int,
-    *extra: Sequence[str],
+    other_draws: Mapping[str, tuple[str, Draw]] | None = None,
 ) -> str:
-    """Ours and the paper's, α across; ``extra`` rows follow the first. Then, where there are any, shorter trainings."""
+    """Ours and the paper's, α across. Then, where there are any, shorter trainings.
+
+    Arguments:
+        records: Of the runs.
+        metric: Which score.
+        published: The paper's mean and standard deviation of each method, by α.
+        published_runs: Over how many runs these are.
+        other_draws: For some methods the title of another row, and what else to sample of the same networks for it.
+    """
     lengths = sorted({record["run"]["steps"] for record in records})  # one, of few steps, in a quick table
     alphas, cells = cells_of([record for record in records if record["run"]["steps"] == lengths[-1]], metric)
     columns = [ALPHAS.index(alpha) for alpha in alphas]
     numbers = {method: [row[i] for i in columns] for method, row in published.items()}
     rows = paper_rows(cells, numbers, published_runs)
-    main = markdown(["", *(f"α = {alpha}" for alpha in alphas)], [rows[0], *map(list, extra), *rows[1:]])
+    for method, (title, draw) in (other_draws or {}).items():
+        others = [scores(records, draw.name, metric, label=method, alpha=alpha) for alpha in alphas]
+        place = [row[0] for row in rows].index(f"**{method}**") + 1
+        rows.insert(place, [title, *map(mean_and_spread, others)])
+    main = markdown(["", *(f"α = {alpha}" for alpha in alphas)], rows)
     if len(lengths) == 1:
         return main
     return main + "\n\nThe same after fewer steps of training:\n\n" + _table_by_length(records, metric, lengths)

@@ -3,8 +3,8 @@
     levydiff reproduce table3 --dataset mnist --budget cpu
 
 ``--dataset``: ``mnist``; ``mnist_lt``, a long-tailed part of it, for the recall of rare classes; ``cifar10_lt``.
-``--budget cpu``: a small U-Net, some ten minutes of one core for each training, 1000 samples. ``--budget paper``: the
-paper's U-Net, steps and samples, for GPUs. The methods, losses and samplers are the same.
+``--budget cpu``: a small U-Net, some ten minutes of one core for each training (DLPM_5: two hours), 1000 samples.
+``--budget paper``: the paper's U-Net, steps and samples, for GPUs. The methods, losses and samplers are the same.
 
 Pictures and findings are in :mod:`.table3_pictures` and :mod:`.table3_findings`.
 """
