@@ -10,7 +10,7 @@ import torch
 import yaml
 
 import levydiff
-from levydiff import Denoiser, LevyModel, LevyProcess
+from levydiff import Denoiser, LevyModel, LevyProcess, StablePreconditioning
 from levydiff.cli import main
 from levydiff.cli.build import build_sampler
 from levydiff.cli.config import SampleOptions
@@ -261,3 +261,17 @@ def test_rain_is_mostly_zero(tmp_path, capsys):
     command = ["train", "--json", "--data", str(tmp_path / "rain.npy"), "--out", str(tmp_path / "run"), *TABLE]
     code, _, err = run(capsys, *command, "--samples", "200")
     assert code == 0 and (tmp_path / "run" / "samples.png").exists(), err
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_models_of_other_precisions_are_sampled_and_evaluated(tmp_path, capsys, dtype):
+    denoiser = Denoiser(TailMLP(2, width=8).to(dtype), LevyProcess(1.7), StablePreconditioning())
+    LevyModel(denoiser, (2,), columns=("a", "b")).save_pretrained(tmp_path / "m")
+    out = str(tmp_path / "s.npy")
+    assert run(capsys, "sample", str(tmp_path / "m"), "--number", "7", "--out", out)[0] == 0
+    wide = np.float64 if dtype == torch.float64 else np.float32
+    assert np.load(out).dtype == wide
+    data = ["--data", "student-t:df=2", "--points", "2000"]
+    code, printed, err = run(capsys, "evaluate", "--json", str(tmp_path / "m"), *data)
+    assert code == 0, err
+    assert json.loads(printed)["tail_error"] > 0

@@ -161,6 +161,13 @@ def test_latents_are_heavy_tailed_noise():
     assert torch.equal(scheduler.init_latents(SHAPE, generator(3)), scheduler.init_noise_sigma * noise.double())
     assert DLIMScheduler(alpha=0.3).sample_noise(SHAPE).dtype == F64
     assert scheduler.sample_noise(SHAPE, dtype=torch.float16).dtype == torch.float16
+    # Beyond 65504 half precision has infinity alone, which would make NaN of the weights. P(|ε| > 65504) is about
+    # 65504^-0.5 = 0.004 at α = 1/2.
+    heavy = DLIMScheduler(alpha=0.5)
+    with pytest.raises(FloatingPointError, match="do not fit torch.float16"):
+        heavy.sample_noise((5000, 2), generator(), dtype=torch.float16)
+    with pytest.raises(FloatingPointError, match="do not fit torch.float16"):
+        heavy.add_noise(torch.zeros(5000, 2).half(), heavy.sample_noise((5000, 2), generator()), torch.tensor([0]))
     # P(|ε| > 10) is about 0.01 for SαS(1) with α = 1.5, and 1e-12 for N(0, 2)
     assert float((scheduler.sample_noise((20_000, 1)).abs() > 10).float().mean()) > 0.005
 

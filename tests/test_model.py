@@ -57,15 +57,23 @@ def test_alpha_travels_and_overriding_it_is_said(tmp_path):
         LevyModel.from_pretrained(tmp_path / "m")
 
 
+class Own(torch.nn.Module):
+    """A network that is not levydiff's."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 2)
+
+    def forward(self, x, t):
+        return self.layer(x)
+
+
+def test_names_of_columns_are_different():
+    with pytest.raises(ValueError, match="columns must be different, got '1' more than once"):
+        LevyModel(Denoiser(Own(), LevyProcess(1.5)), (2,), columns=("1", "1"))
+
+
 def test_a_network_of_ones_own(tmp_path):
-    class Own(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = torch.nn.Linear(2, 2)
-
-        def forward(self, x, t):
-            return self.layer(x)
-
     one = LevyModel(Denoiser(Own(), LevyProcess(1.5)), (2,))
     one.save_pretrained(tmp_path / "m")
     two = LevyModel.from_pretrained(tmp_path / "m", backbone=Own())
@@ -170,6 +178,11 @@ def test_the_precision_survives(tmp_path, dtype):
     two = LevyModel.from_pretrained(tmp_path / "m")
     assert two.denoiser.dtype == dtype
     assert torch.equal(one.sample(5, seed=0), two.sample(5, seed=0))
+    if dtype == torch.float64:  # a network that is not ours comes in float32, and is brought to what was saved
+        own = LevyModel(Denoiser(Own().double(), LevyProcess(1.7)), (2,))
+        own.save_pretrained(tmp_path / "own")
+        three = LevyModel.from_pretrained(tmp_path / "own", backbone=Own())
+        assert torch.equal(three.sample(5, seed=0), own.sample(5, seed=0))
     explicit = Denoiser(lambda x, t: 0 * x, LevyProcess(1.7), dtype=dtype)
     with pytest.warns(UserWarning, match="alpha"):
         assert LevyModel(explicit, (2,)).with_alpha(1.9).denoiser.dtype == dtype

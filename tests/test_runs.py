@@ -18,6 +18,17 @@ def test_prepare_drops_what_a_kill_left(tmp_path):
     assert list((tmp_path / "checkpoints").iterdir()) == []
 
 
+def test_prepare_puts_a_model_back_whose_replacement_was_killed(tmp_path):
+    # Killed between the two renames of a replacement: the old model is hidden, and a half-written new one may be too.
+    run = RunFolder(tmp_path)
+    (tmp_path / ".model.1a2b3c4d.old").mkdir()
+    (tmp_path / ".model.1a2b3c4d.old" / "config.json").write_text("{}")
+    (tmp_path / ".model.5e6f7a8b.tmp").mkdir()
+    run.prepare(0)
+    assert (run.model / "config.json").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoints", "model"]
+
+
 def test_checkpoints_are_found_in_order_and_pruned(tmp_path):
     run = RunFolder(tmp_path)
     for step in (200, 5, 1000):

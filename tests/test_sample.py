@@ -29,7 +29,7 @@ from levydiff import (
     quadratic_time,
 )
 from levydiff.nn import PaperMLP
-from levydiff.rng import SampleStreams, normal
+from levydiff.rng import SampleStreams, normal, uniform_pair
 from levydiff.sampler import Run
 from levydiff.stable import positive_stable
 
@@ -239,9 +239,9 @@ def test_steps_follow_the_formula(name):
             y = (x - bar * eps) / gamma + (before**alpha - rho**alpha) ** (1 / alpha) * eps + rho * noise
         elif name == "Cauchy DLIM":
             rho = before * sigma / bar
-            y = None
-            drift = (x - bar * eps) / gamma + (before - rho) * eps
-            assert bool(torch.isfinite((p.x_t - drift) / rho).all())
+            u, v = uniform_pair((20, 2), streams, torch.float32)
+            noise = torch.where(v < 0.5, -1.0, 1.0) / torch.tan(math.pi * u / 2)  # |C| from u, its sign from v
+            y = (x - bar * eps) / gamma + (before - rho) * eps + rho * noise
         else:
             y = x / gamma - (alpha if name == "LIM" else 1) * (1 / gamma - 1) * bar ** (1 - alpha) * eps
             if name == "LIM":
@@ -320,9 +320,9 @@ def test_rho_as_a_tensor():
     rho = 0.7 * chain.sigma_bar[:-1] * chain.sigma[1:] / chain.sigma_bar[1:]
     a, b = (DLIM(oracle, 6, rho=r)((20, 2), generator(23)) for r in (0.7, rho))
     torch.testing.assert_close(a, b)
-    assert float(build("Cauchy DLIM", StableOracle).rho[5]) == pytest.approx(
-        float(build("Cauchy DLIM", StableOracle, rho=1.0).rho[5])
-    )
+    cauchy = build("Cauchy DLIM", StableOracle)  # ρ = 1: all of σ̄_{t-1} σ_t/σ̄_t is renewed
+    full = cauchy.chain.sigma_bar[4] * cauchy.chain.sigma[5] / cauchy.chain.sigma_bar[5]
+    assert float(cauchy.rho[5]) == pytest.approx(float(full))
 
 
 def test_a_function_around_a_network_can_be_sampled():

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,6 +17,7 @@ from levydiff import (
     Denoiser,
     LevyModel,
     LevyProcess,
+    MedianOfMeans,
     OneVariableLoss,
     SelfWeightedLoss,
     StablePreconditioning,
@@ -74,6 +76,90 @@ def test_resume_is_bit_identical(tmp_path):
     for name in ("weights", "model", "optimizer"):
         left, right = a.tensors(name), b.tensors(name)
         assert left.keys() == right.keys() and all(torch.equal(left[k], right[k]) for k in left)
+
+
+class _Dropout(torch.nn.Module):
+    """Draws from torch's own generator at every step of training."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(2, 32), torch.nn.Dropout(0.5), torch.nn.Linear(32, 2))
+
+    def forward(self, x, t):
+        return self.layers(x)
+
+
+def test_dropout_resumes_where_it_was(tmp_path):
+    def run(folder, steps):
+        torch.manual_seed(3)  # a fresh process begins with another state than the run had when it was stopped
+        return trainer(folder, steps, net=Denoiser(_Dropout(), LevyProcess(1.7)))
+
+    whole = run(tmp_path / "whole", 8).fit(progress=False)
+    run(tmp_path / "parts", 4).fit(progress=False)
+    assert torch.equal(weights(run(tmp_path / "parts", 8).fit(progress=False)), weights(whole))
+
+
+def test_the_log_goes_on_where_it_was(tmp_path):
+    # Stopped between two lines of the log: the next one is the mean over all of its steps, and the clock goes on.
+    def run(name):
+        return trainer(tmp_path / name, log_every=6, validate_every=0)
+
+    run("whole").fit(progress=False)
+    first = run("parts")
+    first.seconds_before = 1000.0
+    while first.step < 4:
+        first.since_log.add(first.train_step())
+    first.save_checkpoint()
+    run("parts").fit(progress=False)
+    whole, parts = (RunFolder(tmp_path / name).lines() for name in ("whole", "parts"))
+    assert [line["step"] for line in parts] == [6, 12]
+    assert [line["loss"] for line in parts] == [line["loss"] for line in whole]
+    assert 1000.0 < parts[0]["seconds"] < parts[1]["seconds"] < 1500.0
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"seed": 1}, r"same settings, got .* with seed = 0 \(now 1\)"),
+        ({"rate": ConstantRate(1e-3)}, r"same settings, got .* with rate = .*0.01.*\(now .*0.001"),
+        ({"batch_size": 32}, "same settings, got .* with batch_size = 64"),
+        ({"loss": OneVariableLoss()}, "same loss, got .* with kind = 'SelfWeightedLoss'"),
+        ({"steps": 3}, "steps must be at least the 4 of .*, got 3"),
+    ],
+)
+def test_another_training_is_refused(tmp_path, change, what):
+    trainer(tmp_path, 4).fit(progress=False)
+    with pytest.raises(ValueError, match=what):
+        trainer(tmp_path, **({"steps": 8} | change)).fit(progress=False)
+    longer = trainer(tmp_path, 8, keep=1, log_every=4, accumulate=2)  # this may change
+    assert longer.fit(progress=False).info["step"] == 8
+
+
+def test_the_loss_is_compared_with_all_of_its_numbers(tmp_path):
+    trainer(tmp_path, 4, loss=MedianOfMeans(OneVariableLoss(), groups=2)).fit(progress=False)
+    with pytest.raises(ValueError, match="same loss, got .* with groups = 2"):
+        trainer(tmp_path, 8, loss=MedianOfMeans(OneVariableLoss(), groups=3)).fit(progress=False)
+    with pytest.raises(ValueError, match="same loss, got .* with loss = .*'eta': 1"):
+        trainer(tmp_path, 8, loss=MedianOfMeans(OneVariableLoss(eta=0.5), groups=2)).fit(progress=False)
+
+
+def test_what_cannot_be_stored_is_told_at_once(tmp_path):
+    with pytest.raises(TypeError, match="info, columns and the denoiser must be storable as JSON: .*int64"):
+        Trainer(denoiser(), SelfWeightedLoss(), DATA, folder=tmp_path, info={"n": np.int64(3)})
+    # numpy's own numbers are no obstacle anywhere else
+    net = TailMLP(np.int64(2), classes=np.int64(3), vector_dim=np.int64(0), width=np.int64(8))
+    numbers = Denoiser(net, LevyProcess(np.float32(1.5)), StablePreconditioning(np.float32(0.5)))
+    config = TrainConfig(np.int64(2), 8, ema=np.float32(0.5), seed=np.int64(3), clip_gradient=np.float32(1.0))
+    batches = Batches(DATA, 8, 3, {"label": torch.zeros(300, dtype=torch.long)})
+    Trainer(numbers, SelfWeightedLoss(), batches, config, tmp_path).fit(progress=False)
+    assert LevyModel.from_pretrained(tmp_path / "model").info["training"]["seed"] == 3
+
+
+def test_two_trainings_do_not_share_a_folder(tmp_path):
+    with RunFolder(tmp_path).locked(), pytest.raises(ValueError, match="another process trains in"):
+        trainer(tmp_path).fit(progress=False)
+    assert RunFolder(tmp_path).newest() is None
+    trainer(tmp_path, 4).fit(progress=False)
 
 
 SCRIPT = """
@@ -190,7 +276,9 @@ def test_average_of_the_weights():
         decay = min(0.3, (1 + n) / (10 + n))
         expected = now if expected is None else decay * expected + (1 - decay) * now
     torch.testing.assert_close(weights(run.model()), expected)
-    assert trainer(ema=0.0, steps=2).fit(progress=False).denoiser is not None
+    assert trainer(ema=0.0).averaged is not run.averaged
+    alone = trainer(ema=0.0, steps=2)
+    assert alone.fit(progress=False).denoiser is alone.denoiser  # without an average: the weights themselves
 
 
 def test_folder(tmp_path):

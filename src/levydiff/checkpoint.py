@@ -115,19 +115,22 @@ def denoiser_config(denoiser: Denoiser) -> dict[str, Any]:
 
 
 def build_denoiser(config: Mapping[str, Any], backbone: nn.Module | None = None) -> Denoiser:
-    """The denoiser that :func:`denoiser_config` described, around the given backbone if it was not one of ours."""
+    """The denoiser that :func:`denoiser_config` described, around the given backbone if it was not one of ours.
+
+    The backbone is brought to the precision that was stored.
+    """
     if backbone is None:
         if config["network"] is None:
             raise CheckpointError(
                 "backbone must be given: the model was saved with a network that is not levydiff's own"
             )
         backbone = from_config(config["network"])
-        dtype = config.get("dtype", "float32")
-        if dtype not in DTYPES:
-            raise CheckpointError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
-        backbone = backbone.to(DTYPES[dtype])
+    dtype = config.get("dtype", "float32")
+    if dtype not in DTYPES:
+        raise CheckpointError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
     process = LevyProcess(config["alpha"], from_config(config["schedule"]), config["isotropic"])
-    return Denoiser(backbone, process, from_config(config["preconditioning"]), config["learned_variance"])
+    denoiser = Denoiser(backbone, process, from_config(config["preconditioning"]), config["learned_variance"])
+    return denoiser if denoiser.dtype == DTYPES[dtype] else denoiser.to(DTYPES[dtype])
 
 
 def write_folder(

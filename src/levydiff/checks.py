@@ -55,6 +55,18 @@ def check_shape(name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
     return x
 
 
+def cast_finite(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return x in another precision, unless that makes infinity of it."""
+    if x.dtype == dtype:
+        return x
+    out = x.to(dtype)
+    if not bool(torch.isfinite(out).all()):
+        raise FloatingPointError(
+            f"values as large as {float(x.abs().max()):.3g} do not fit {dtype}: ask for a wider dtype"
+        )
+    return out
+
+
 def check_grid(grid: Tensor) -> Tensor:
     """Return a time grid ``0 = t_0 < t_1 < … < t_T ≤ 1`` as float64 on the CPU."""
     grid = torch.as_tensor(grid, dtype=torch.float64, device="cpu")

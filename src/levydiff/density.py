@@ -45,6 +45,8 @@ def symmetric_stable_log_density(x: Tensor, alpha: Tensor) -> Tensor:
         >>> symmetric_stable_log_density(x, torch.tensor(1.0)).exp() * torch.pi  # 1/(1 + x²)
         tensor([1.0000, 0.5000], dtype=torch.float64)
     """
+    if x.device.type == "mps":  # which has no float64
+        return symmetric_stable_log_density(x.cpu(), alpha.cpu()).to(x)
     a = float(alpha.detach())
     z = x.to(torch.float64)
     if a == 2.0 or abs(a - 1.0) < _NEAR_CAUCHY:

@@ -70,7 +70,9 @@ class Loss(ABC):
             One value per sample, shape (B,).
         """
         self.check(denoiser.process)
-        check_data("x_0", x_0)
+        # Below α = 1/2 in float64: float32 cannot hold the square of the noise.
+        x_0 = check_data("x_0", x_0)
+        x_0 = x_0.to(torch.promote_types(x_0.dtype, denoiser.process.noise_dtype(x_0.device)))
         return self.evaluate(denoiser, x_0, self.draw_times(denoiser.process, x_0, generator), generator, **cond)
 
     @abstractmethod

@@ -29,6 +29,7 @@ from .denoise import Denoiser
 from .sample import DLIM, Sampler
 from .scaling import Scaling
 from .schedule import quadratic_time
+from .table import check_names
 
 _CARD = """---
 library_name: levydiff
@@ -87,7 +88,7 @@ class LevyModel(ModelHubMixin):
         self.denoiser = denoiser
         self.shape = tuple(int(n) for n in shape)
         self.scaling = scaling
-        self.columns = None if columns is None else tuple(columns)
+        self.columns = None if columns is None else check_names(columns)
         self.info = info or {}
 
     @property

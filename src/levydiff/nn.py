@@ -136,12 +136,12 @@ class PaperMLP(nn.Module):
         super().__init__()
         self.config: dict[str, Any] = {
             "dim": check_count("dim", dim),
-            "out_dim": out_dim,
+            "out_dim": None if out_dim is None else check_count("out_dim", out_dim),
             "width": check_count("width", width),
             "blocks": check_count("blocks", blocks),
             "time_width": check_count("time_width", time_width),
-            "classes": classes,
-            "vector_dim": vector_dim,
+            "classes": check_count("classes", classes) if classes else 0,
+            "vector_dim": check_count("vector_dim", vector_dim) if vector_dim else 0,
         }
         self.time = nn.Sequential(nn.Linear(1, time_width), nn.SiLU(), nn.Linear(time_width, time_width), nn.SiLU())
         self.condition = Condition(time_width, classes, vector_dim)
@@ -209,11 +209,11 @@ class TailMLP(nn.Module):
         super().__init__()
         self.config: dict[str, Any] = {
             "dim": check_count("dim", dim),
-            "out_dim": out_dim,
+            "out_dim": None if out_dim is None else check_count("out_dim", out_dim),
             "width": check_count("width", width),
             "blocks": check_count("blocks", blocks),
-            "classes": classes,
-            "vector_dim": vector_dim,
+            "classes": check_count("classes", classes) if classes else 0,
+            "vector_dim": check_count("vector_dim", vector_dim) if vector_dim else 0,
         }
         self.register_buffer("frequencies", 2.0 ** torch.arange(8), persistent=False)  # exact in half precision
         self.time = nn.Sequential(nn.Linear(17, width), nn.SiLU())

@@ -21,9 +21,8 @@ from diffusers import UNet2DModel
 from diffusers.pipelines.pipeline_utils import DiffusionPipeline, ImagePipelineOutput
 from torch import Tensor
 
-from .checks import check_count
+from .checks import cast_finite, check_count
 from .diffusers import DLIMScheduler, DLPMScheduler
-from .sampler import _cast
 from .scheduler import Generators
 
 _OUTPUTS = ("pil", "np", "pt", "latent")
@@ -84,7 +83,7 @@ class LevyPipeline(DiffusionPipeline):
             output = self._predict(x.to(self.unet.dtype), n, labels, guidance_scale)
             x = self.scheduler.step(output, n, x).prev_sample
         self.maybe_free_model_hooks()
-        images = self._present(_cast(x, self.unet.dtype), output_type)
+        images = self._present(cast_finite(x, self.unet.dtype), output_type)
         return ImagePipelineOutput(images=images) if return_dict else (images,)
 
     def _present(self, x: Tensor, output_type: str) -> Any:

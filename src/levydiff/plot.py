@@ -74,12 +74,12 @@ def draw_tails(
 ) -> None:
     """P(‖x‖ > r) on log-log axes, where a power law is a straight line; the first set is drawn in black."""
     for number, (name, x) in enumerate(samples.items()):
-        r = np.sort(np.linalg.norm(x.double().cpu().numpy().reshape(len(x), -1), axis=1))
+        r = np.sort(np.linalg.norm(x.cpu().double().numpy().reshape(len(x), -1), axis=1))
         style = (
             {"color": DATA_COLOR, "lw": 3.0, "zorder": 0} if number == 0 else {"lw": 1.8, "color": colors[number - 1]}
         )
         ax.loglog(r, 1.0 - np.arange(len(r)) / len(r), label=name, **style)
-    middle = typical_size(next(iter(samples.values())).double().norm(dim=1))
+    middle = typical_size(next(iter(samples.values())).cpu().double().norm(dim=1))
     ax.set(xlabel="r", ylabel="P(‖x‖ > r)", title=title, xlim=(middle / 3, None))
     ax.grid(alpha=0.3, which="both")
     ax.legend(loc="lower left")

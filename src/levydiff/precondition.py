@@ -79,7 +79,7 @@ class StablePreconditioning(Preconditioning):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        check_positive("scale", self.scale)
+        object.__setattr__(self, "scale", check_positive("scale", self.scale))
 
     @classmethod
     def for_data(cls, x: Tensor) -> StablePreconditioning:
@@ -139,7 +139,7 @@ class BoundedPreconditioning(Preconditioning):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        check_positive("scale", self.scale)
+        object.__setattr__(self, "scale", check_positive("scale", self.scale))
 
     @classmethod
     def for_data(cls, x: Tensor) -> BoundedPreconditioning:

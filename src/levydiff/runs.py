@@ -14,9 +14,12 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from .files import atomic_file
 
@@ -77,10 +80,27 @@ class RunFolder:
         with atomic_file(path) as temporary:
             temporary.write_text(json.dumps(dict(options), indent=2) + "\n")
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep the folder to this process; an error if another one trains in it. A killed process frees it."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.path / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            raise ValueError(f"folder must not be in use, but another process trains in {self.path}") from error
+        try:
+            yield
+        finally:
+            lock.release()
+
     def prepare(self, step: int) -> None:
         """Make the folder ready to go on after ``step``: drop what a killed process left, and later log lines."""
         (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
-        for stale in (self.path / "checkpoints").glob(".*"):
+        for old in self.path.glob(".model.*.old"):  # killed while the model was being replaced
+            if not self.model.exists():
+                old.rename(self.model)
+        for stale in (*(self.path / "checkpoints").glob(".*"), *self.path.glob(".model.*")):
             shutil.rmtree(stale, ignore_errors=True)
         log = self.path / "metrics.jsonl"
         if log.exists():

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .checks import check_count, check_data, check_grid, check_shape
+from .checks import cast_finite, check_count, check_data, check_grid, check_shape
 from .conditions import pick_rows, to_device
 from .denoise import Predictor
 from .process import NoisePath
@@ -160,7 +160,7 @@ class Sampler(ABC):
                 start = None if x_T is None else x_T[rows].to(self.denoiser.device, self._state_dtype())
                 chosen = pick_rows(given, rows, shape[0])
                 x = self._sample((len(part), *shape[1:]), part, start, callback, bar, chosen)
-                results.append(_cast(x, dtype or self.denoiser.dtype))
+                results.append(cast_finite(x, dtype or self.denoiser.dtype))
         return torch.cat(results)
 
     @torch.no_grad()
@@ -214,16 +214,6 @@ class Sampler(ABC):
         from tqdm.auto import tqdm
 
         return tqdm(total=batches * self.chain.steps, desc=type(self).__name__, unit="step", disable=not show)
-
-
-def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """x in another precision; an error if it does not fit."""
-    out = x.to(dtype)
-    if not bool(torch.isfinite(out).all()):
-        raise FloatingPointError(
-            f"samples as large as {float(x.abs().max()):.3g} do not fit {dtype}: ask for a wider dtype"
-        )
-    return out
 
 
 def _describe(eps: Tensor) -> str:

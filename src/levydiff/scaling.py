@@ -101,15 +101,15 @@ class Scaling:
         """center + scale·y, for y of shape (…, d), computed in the precision that it needs.
 
         The dtype is that of y, but float64 where float32 would not resolve the data (a centre far from 0 beside the
-        scale) or cannot hold them.
+        scale) or cannot hold them; then the result is on the CPU if y is on a device that has no float64.
         """
         self._like(y)  # refuses what it cannot be
-        exact = y if y.device.type == "mps" else y.to(torch.float64)  # which has no float64
+        exact = (y.cpu() if y.device.type == "mps" else y).to(torch.float64)
         center, scale = self._like(exact)
         x = center + scale * exact
         if not bool(torch.isfinite(x).all()):
             raise FloatingPointError(f"samples as large as {float(y.abs().max()):.3g} scales do not fit {x.dtype}")
-        narrow = x.to(y.dtype)
+        narrow = x.to(y)
         return narrow if self.resolved_by(y.dtype) and bool(torch.isfinite(narrow).all()) else x
 
     def resolved_by(self, dtype: torch.dtype) -> bool:

@@ -23,11 +23,11 @@ from diffusers.schedulers.scheduling_utils import SchedulerMixin
 from diffusers.utils.outputs import BaseOutput
 from torch import Tensor
 
-from .checks import check_count, check_positive, check_shape
+from .checks import cast_finite, check_count, check_positive, check_shape
 from .denoise import Predictor
 from .process import LevyProcess
 from .rng import SampleStreams
-from .sampler import Run, Sampler, _cast, _describe
+from .sampler import Run, Sampler, _describe
 from .schedule import CosineSchedule, Schedule
 from .timesteps import BetaSchedule, spaced_steps
 
@@ -209,7 +209,7 @@ class LevyScheduler(SchedulerMixin, ConfigMixin):
         """
         streams = _streams(shape[0], generator, device)
         eps, _ = self.process.noise(shape, streams, self.process.noise_dtype(streams.device), streams.device)
-        return eps if dtype is None else eps.to(dtype)
+        return eps if dtype is None else cast_finite(eps, dtype)
 
     def add_noise(self, original_samples: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
         r""":math:`x_n = \barγ x_0 + \barσ ε` at the timesteps n.
@@ -237,7 +237,7 @@ class LevyScheduler(SchedulerMixin, ConfigMixin):
             level.to(x_0.dtype).to(x_0.device)[rows].reshape(-1, *[1] * (x_0.ndim - 1))
             for level in (self._training.gamma_bar, self._training.sigma_bar)
         )
-        return gamma_bar * x_0 + sigma_bar * noise.to(x_0.dtype)
+        return gamma_bar * x_0 + sigma_bar * cast_finite(noise, x_0.dtype)
 
     def init_latents(
         self, shape: Sequence[int], generator: Generators = None, device: torch.device | str | None = None
@@ -311,7 +311,7 @@ class LevyScheduler(SchedulerMixin, ConfigMixin):
                 f"{type(self).__name__} met a non-finite value at timestep {int(timestep)}: {_describe(eps)}"
             )
         self._last = i
-        x, x_0 = _cast(x, sample.dtype) if x.dtype != sample.dtype else x, x_0.to(sample.dtype)
+        x, x_0 = cast_finite(x, sample.dtype), x_0.to(sample.dtype)
         return LevySchedulerOutput(prev_sample=x, pred_original_sample=x_0) if return_dict else (x, x_0)
 
     def _step_index(self, timestep: int | Tensor) -> int:

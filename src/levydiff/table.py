@@ -56,7 +56,7 @@ class Table:
     def __post_init__(self) -> None:
         if self.values.dtype not in _DTYPES:
             raise ValueError(f"values must be float32 or float64, got {self.values.dtype}")
-        _check_names(self.columns)
+        check_names(self.columns)
         check_table(self.values, self.columns)
 
 
@@ -86,7 +86,7 @@ def read_table(path: str | os.PathLike[str], columns: Sequence[str] | None = Non
         if suffix in (".npy", ".npz"):
             array = _load_array(path)
             check_table(array)
-            names = _default_names(array.shape[1])
+            names = list(default_names(array.shape[1]))
             positions = _select(names, columns)
             values = array[:, positions]
         else:
@@ -126,7 +126,7 @@ def write_table(path: str | os.PathLike[str], values: Tensor, columns: Sequence[
     """
     if values.ndim != 2:
         raise ValueError(f"values must have shape (n, d), got {tuple(values.shape)}")
-    names = _default_names(values.shape[1]) if columns is None else columns
+    names = default_names(values.shape[1]) if columns is None else columns
     with TableWriter(path, names, len(values), values.dtype) as writer:
         writer.write(values)
 
@@ -159,7 +159,7 @@ class TableWriter:
     ) -> None:
         self.path = Path(path)
         self._sink = _SINKS[_suffix(self.path, tuple(_SINKS))]
-        self.columns = _check_names(columns)
+        self.columns = check_names(columns)
         self.total_rows = check_count("total_rows", total_rows)
         if dtype not in _DTYPES:
             raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
@@ -326,7 +326,8 @@ def _select(names: Sequence[str], columns: Sequence[str] | None) -> list[int]:
     return list(range(len(names))) if columns is None else [list(names).index(name) for name in columns]
 
 
-def _check_names(columns: Sequence[str]) -> tuple[str, ...]:
+def check_names(columns: Sequence[str]) -> tuple[str, ...]:
+    """Return names of columns: at least one, none empty, no two alike."""
     names = tuple(columns)
     if isinstance(columns, str) or not names or not all(isinstance(name, str) and name.strip() for name in names):
         raise ValueError(f"columns must be names, at least one and none empty, got {columns!r}")
@@ -343,8 +344,9 @@ def _suffix(path: Path, allowed: Sequence[str]) -> str:
     return suffix
 
 
-def _default_names(count: int) -> list[str]:
-    return [f"x{j}" for j in range(count)]
+def default_names(count: int) -> tuple[str, ...]:
+    """What columns without names are called: x0, x1, …"""
+    return tuple(f"x{j}" for j in range(count))
 
 
 def _is_number(text: str) -> bool:

@@ -12,10 +12,12 @@ The folder of a run is described in :mod:`levydiff.runs`. Several machines: ``ac
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,6 @@ from torch.optim.swa_utils import AveragedModel
 from tqdm.auto import tqdm
 
 from .batches import Batches
-from .checkpoint import Folder, denoiser_config, load_weights, optimizer_tensors, restore_optimizer, write_folder
 from .denoise import Denoiser
 from .interrupt import stop_requests
 from .loss import Loss
@@ -39,9 +40,10 @@ from .runs import RunFolder
 from .scaling import Scaling
 from .stable import watch_draws
 from .train_config import TrainConfig
+from .training_state import load_state, save_state
 
-#: Values of the validation data in a network at once: 4096 points in the plane, some hundred small images.
-_VALIDATED_VALUES = 1 << 18
+#: Validation data in a network at once, in rows and in values: 4096 points, some hundred small images.
+_VALIDATED_ROWS, _VALIDATED_VALUES = 1 << 12, 1 << 18
 
 
 class _Objective(nn.Module):
@@ -54,6 +56,24 @@ class _Objective(nn.Module):
 
     def forward(self, x_0: Tensor, generator: Generator, cond: Mapping[str, Any]) -> Tensor:
         return self.loss(self.denoiser, x_0, generator, **cond)
+
+
+@dataclass
+class _SinceLog:
+    """The losses since the last line of the log: their sum and how many."""
+
+    loss: Tensor
+    steps: int = 0
+
+    def add(self, loss: Tensor) -> None:
+        self.loss += loss
+        self.steps += 1
+
+    def take_mean(self) -> float:
+        mean = float(self.loss) / self.steps
+        self.loss.zero_()
+        self.steps = 0
+        return mean
 
 
 class Trainer:
@@ -92,11 +112,8 @@ class Trainer:
         info: Mapping[str, Any] | None = None,
     ) -> None:
         self.config = config or TrainConfig()
-        self.config.to_record()  # what cannot be stored is told now, not after the training
         loss.check(denoiser.process)
         self.folder = None if folder is None else RunFolder(folder)
-        if self.folder is not None:
-            denoiser_config(denoiser)
         trackers = list(self.config.trackers)
         missing = set(trackers) - {str(kind.value) for kind in get_available_trackers()}
         if missing:
@@ -119,7 +136,7 @@ class Trainer:
             raise ValueError(f"data must come in batches of config.batch_size = {self.config.batch_size}, got {own}")
         self.validation = validation
         self.scaling, self.columns, self.info = scaling, columns, dict(info or {})
-        self.denoiser = denoiser
+        self.denoiser, self.loss = denoiser, loss
         rate = self.config.rate.at(0, self.config.steps)
         fused = self.accelerator.device.type in ("cpu", "cuda")  # one kernel a step; not on every device
         optimizer = torch.optim.Adam(denoiser.parameters(), lr=rate, fused=fused)
@@ -132,6 +149,10 @@ class Trainer:
                 raise ValueError(f"compile needs a backbone that is a module, got {type(denoiser.backbone).__name__}")
             denoiser.backbone.compile()  # in place: the weights keep their names
         self.step = 0
+        self.since_log = _SinceLog(torch.zeros((), device=self.accelerator.device))
+        self.seconds_before, self._started = 0.0, time.perf_counter()
+        if self.folder is not None:
+            self._check_storable()
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
@@ -147,25 +168,28 @@ class Trainer:
             progress: Show a progress bar with loss, speed and time left.
             callback: Called with every logged line.
         """
+        main = self.accelerator.is_main_process
+        with self.folder.locked() if self.folder is not None and main else nullcontext():
+            return self._fit(resume, progress, callback)
+
+    def _fit(self, resume: bool, progress: bool, callback: Callable[[dict[str, float]], None] | None) -> LevyModel:
         self._prepare_folder(resume)
         self.objective.train()  # a model that was loaded comes in evaluation mode, without dropout
         config, main = self.config, self.accelerator.is_main_process
         if config.trackers:
             self.accelerator.init_trackers("levydiff")
-        started, first = time.perf_counter(), self.step
+        self._started, first = time.perf_counter(), self.step
         bar = tqdm(total=config.steps, initial=self.step, desc="train", unit="step", disable=not (progress and main))
-        total, count = torch.zeros((), device=self.accelerator.device), 0
         with bar, stop_requests() as requests:
             while self.step < config.steps:
-                total, count = total + self.train_step(), count + 1
+                self.since_log.add(self.train_step())
                 bar.update()
                 if self._due(config.log_every) or self._due(config.validate_every):
-                    line = {"step": self.step, "loss": float(total) / count, "rate": self._rate(self.step - 1)}
-                    line["seconds"] = round(time.perf_counter() - started, 3)
-                    line["steps_per_second"] = round((self.step - first) / (time.perf_counter() - started), 2)
+                    line = {"step": self.step, "loss": self.since_log.take_mean(), "rate": self._rate(self.step - 1)}
+                    line["seconds"] = round(self.seconds(), 3)
+                    line["steps_per_second"] = round((self.step - first) / (time.perf_counter() - self._started), 2)
                     if self._due(config.validate_every) and self.validation is not None:
                         line["validation"] = self.validation_loss()
-                    total, count = torch.zeros_like(total), 0
                     self._log(line, bar, callback)
                 stop = self._any(bool(requests))
                 if stop or self._due(config.checkpoint_every):
@@ -198,7 +222,7 @@ class Trainer:
             chosen = {k: v[rows].to(accelerator.device) for k, v in cond.items()}
             last = start + size == len(x_0)
             with nullcontext() if last else accelerator.no_sync(self.objective):
-                loss = self._loss(x_0[rows].to(accelerator.device), streams[rows], chosen) / config.accumulate
+                loss = self._loss(self._on_device(x_0[rows]), streams[rows], chosen) / config.accumulate
                 accelerator.backward(loss)
             total += loss.detach()
         if config.clip_gradient is not None:
@@ -227,7 +251,6 @@ class Trainer:
     def validation_loss(self) -> float:
         """The mean loss of the averaged weights on the validation rows, with the same noise every time."""
         assert self.validation is not None
-        loss = self.accelerator.unwrap_model(self.objective).loss
         device = self.accelerator.device
         rows = self.validation if isinstance(self.validation, Batches) else Batches(self.validation, 1, 0)
         size, total = len(rows.data), 0.0
@@ -235,14 +258,18 @@ class Trainer:
         denoiser = self.averaged
         training = denoiser.training
         denoiser.eval()
-        most = max(1, _VALIDATED_VALUES // math.prod(rows.data.shape[1:]))
+        most = max(1, min(_VALIDATED_ROWS, _VALIDATED_VALUES // math.prod(rows.data.shape[1:])))
         for start in range(0, size, most):
             part = slice(start, min(start + most, size))
             cond = {name: values[part].to(device) for name, values in rows.cond.items()}
-            x_0 = rows.take(torch.arange(part.start, part.stop)).to(device)
-            total += float(loss(denoiser, x_0, streams[part], **cond).sum())
+            x_0 = self._on_device(rows.take(torch.arange(part.start, part.stop)))
+            total += float(self.loss(denoiser, x_0, streams[part], **cond).sum())
         denoiser.train(training)
         return total / size
+
+    def _on_device(self, x: Tensor) -> Tensor:
+        device = self.accelerator.device
+        return x.to(device, torch.float32) if device.type == "mps" else x.to(device)  # which has no float64
 
     def _streams(self, step: int) -> SampleStreams:
         """The random streams of this process's share of a step's batch."""
@@ -256,6 +283,10 @@ class Trainer:
         if self.accelerator.num_processes == 1:
             return flag
         return bool(self.accelerator.reduce(torch.tensor(int(flag), device=self.accelerator.device), "sum"))
+
+    def seconds(self) -> float:
+        """How long the run has taken up to now, without the time it was stopped."""
+        return self.seconds_before + time.perf_counter() - self._started
 
     def _rate(self, step: int) -> float:
         return self.config.rate.at(step, self.config.steps)
@@ -276,6 +307,13 @@ class Trainer:
         return LevyModel(self.averaged, self.batches.data.shape[1:], self.scaling, self.columns, info)
 
     # -- the folder ---------------------------------------------------------------------------------------------------
+
+    def _check_storable(self) -> None:
+        """Tell what cannot be stored now, not at the first checkpoint."""
+        try:
+            json.dumps(self.model().to_record(), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"info, columns and the denoiser must be storable as JSON: {error}") from error
 
     def _prepare_folder(self, resume: bool) -> None:
         if self.folder is None:
@@ -305,50 +343,15 @@ class Trainer:
         """Write the complete state under ``checkpoints/step-…`` and drop the oldest beyond ``keep``."""
         if self.folder is None:
             return
+        since_log = float(self.accelerator.reduce(self.since_log.loss, "mean"))
         if self.accelerator.is_main_process:
-            optimizer, record = optimizer_tensors(self.optimizer.optimizer)
-            random = {"torch": torch.get_rng_state()}
-            if self.accelerator.device.type == "cuda":  # for networks with dropout; nothing else draws from it
-                random["cuda"] = torch.cuda.get_rng_state(self.accelerator.device)
-            scaler = self.accelerator.scaler
-            training = {
-                "step": self.step,
-                "data": self.batches.outline(),
-                "optimizer": record,
-                "scaler": None if scaler is None else scaler.state_dict(),
-                "averaged": None if self.ema is None else int(self.ema.n_averaged),
-            }
-            weights = {"weights": self.denoiser.state_dict(), "model": self.model().denoiser.state_dict()}
-            records = {"config": self.model().to_record(), "training": training}
-            write_folder(
-                self.folder.checkpoint(self.step), weights | {"optimizer": optimizer, "random": random}, records
-            )
+            save_state(self, self.folder.checkpoint(self.step), since_log)
             self.folder.prune(self.config.keep)
         self.accelerator.wait_for_everyone()
 
     def load_checkpoint(self, path: Path) -> None:
         """Go back to a saved state, bit for bit."""
-        folder = Folder(path)
-        training = folder.record("training")
-        saved, own = folder.record("config")["levydiff"]["denoiser"], denoiser_config(self.denoiser)
-        keys = [key for key in {**own, **saved} if saved.get(key) != own.get(key)]
-        differ = [f"{key} = {saved.get(key)!r} (now {own.get(key)!r})" for key in keys]
-        if differ:
-            raise ValueError(f"folder must hold a run of the same denoiser, got {path} with {', '.join(differ)}")
-        if "data" in training:  # the first checkpoints did not say
-            self.batches.check_outline(training["data"])
-        load_weights(self.denoiser, folder.tensors("weights"), path)
-        restore_optimizer(self.optimizer.optimizer, folder.tensors("optimizer"), training["optimizer"])
-        random = folder.tensors("random")
-        torch.set_rng_state(random["torch"])
-        if "cuda" in random and self.accelerator.device.type == "cuda":
-            torch.cuda.set_rng_state(random["cuda"], self.accelerator.device)
-        if self.ema is not None:
-            load_weights(self.ema.module, folder.tensors("model"), path)
-            self.ema.n_averaged.fill_(training["averaged"] or 0)
-        if self.accelerator.scaler is not None and training["scaler"] is not None:
-            self.accelerator.scaler.load_state_dict(training["scaler"])
-        self.step = int(training["step"])
+        load_state(self, path)
 
 
 def _average(decay: float, averaged: Sequence[Tensor], current: Sequence[Tensor], count: Tensor) -> None:

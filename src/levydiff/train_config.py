@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any
 
@@ -56,8 +57,10 @@ class TrainConfig:
                 object.__setattr__(self, name, check_count(name, getattr(self, name)))
         if not 0 <= self.ema < 1:
             raise ValueError(f"ema must lie in [0, 1), got {self.ema}")
+        object.__setattr__(self, "ema", float(self.ema))
+        object.__setattr__(self, "seed", operator.index(self.seed))
         if self.clip_gradient is not None:
-            check_positive("clip_gradient", self.clip_gradient)
+            object.__setattr__(self, "clip_gradient", check_positive("clip_gradient", self.clip_gradient))
         if self.precision not in ("no", "bf16", "fp16"):
             raise ValueError(f"precision must be no, bf16 or fp16, got {self.precision!r}")
 

@@ -72,7 +72,7 @@ class UNet(nn.Module):
             "head_width": check_count("head_width", head_width),
             "groups": check_count("groups", groups),
             "patch": check_count("patch", patch),
-            "classes": classes and check_count("classes", classes),
+            "classes": check_count("classes", classes) if classes else 0,
             "time_factor": check_positive("time_factor", time_factor),
             "dropout": dropout,
         }

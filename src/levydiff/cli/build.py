@@ -32,7 +32,7 @@ from ..schedule import (
     log_ratio_spacing,
     quadratic_time,
 )
-from ..table import Table, read_table
+from ..table import Table, default_names, read_table
 from ..train_config import TrainConfig
 from ..unet import UNet
 from .config import SampleOptions, TrainOptions
@@ -67,7 +67,7 @@ def build_data(spec: str, columns: str | None, points: int, seed: int) -> Table:
         values = dataset(points, torch.Generator().manual_seed(seed))
     except (TypeError, ValueError, SyntaxError) as error:
         raise ValueError(f"data {spec!r} cannot be made: {error}") from error
-    return Table(values, tuple(f"x{j}" for j in range(values.shape[1])))
+    return Table(values, default_names(values.shape[1]))
 
 
 def build_denoiser(options: TrainOptions, rows: Tensor, classes: int = 0) -> Denoiser:

@@ -12,7 +12,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from ..checkpoint import CheckpointError, Folder
-from ..checks import check_count
+from ..checks import cast_finite, check_count
 from ..metrics import tail_error
 from ..model import LevyModel
 from ..runs import RunFolder
@@ -107,14 +107,14 @@ def sample(model_path: str, options: SampleOptions, quiet: bool = False) -> dict
     generator = torch.Generator().manual_seed(options.seed)
     size = 50_000 if options.batch_size is None else check_count("batch_size", options.batch_size)
     fits = model.scaling is None or model.scaling.resolved_by(torch.float32)
-    dtype = torch.float32 if fits else torch.float64
+    dtype = torch.promote_types(model.denoiser.dtype, torch.float32 if fits else torch.float64)
     with (
         TableWriter(options.out, column_names(model), number, dtype) as writer,
         tqdm(total=number, desc="sample", unit="sample", unit_scale=True, disable=quiet) as bar,
     ):
         for start in range(0, number, size):
             count = min(size, number - start)
-            writer.write(model.sample(count, sampler, generator=generator))
+            writer.write(cast_finite(model.sample(count, sampler, generator=generator), dtype))
             bar.update(count)
     return result
 

@@ -18,7 +18,7 @@ from ..checks import check_count
 from ..metrics import global_l1, hill, msle, prd, tail_error
 from ..model import LevyModel
 from ..scaling import Scaling, fit_scaling
-from ..table import Table, read_table
+from ..table import Table, default_names, read_table
 from .build import DATA_SETS, build_data
 from .config import EvaluateOptions
 from .images import evaluate_images
@@ -87,14 +87,15 @@ def _reference(options: EvaluateOptions, spec: str, columns: str | None) -> Tabl
 
 
 def _draw(model: LevyModel, options: EvaluateOptions) -> Table:
-    return Table(model.sample(_points(options), seed=options.seed, batch_size=50_000), column_names(model))
+    samples = model.sample(_points(options), seed=options.seed, batch_size=50_000).cpu()
+    return Table(samples.to(torch.promote_types(samples.dtype, torch.float32)), column_names(model))
 
 
 def _aligned(data: Table, names: Sequence[str]) -> Tensor:
     """The data's columns in the order of the samples': by name, or by position where one side has no names."""
     if set(names) <= set(data.columns):
         return data.values[:, [data.columns.index(name) for name in names]].double()
-    unnamed = any(list(side) == [f"x{j}" for j in range(len(side))] for side in (names, data.columns))
+    unnamed = any(tuple(side) == default_names(len(side)) for side in (names, data.columns))
     if not unnamed or len(names) != len(data.columns):
         raise ValueError(
             f"data must have the columns of the samples, {', '.join(names)}, got {', '.join(data.columns)}: "

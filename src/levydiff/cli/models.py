@@ -8,6 +8,7 @@ from accelerate import PartialState
 
 from ..model import LevyModel
 from ..runs import RunFolder
+from ..table import default_names
 
 
 def load_model(path: str) -> LevyModel:
@@ -23,7 +24,7 @@ def load_model(path: str) -> LevyModel:
 
 def column_names(model: LevyModel) -> tuple[str, ...]:
     """The names of the columns of a model of points; x0, x1, … if it has none."""
-    return model.columns or tuple(f"x{j}" for j in range(model.shape[0]))
+    return model.columns or default_names(model.shape[0])
 
 
 def unfinished(model: LevyModel) -> dict[str, Any]:
