@@ -20,7 +20,7 @@ from levydiff.cli import main
 from levydiff.cli.build import build_data, build_denoiser, build_loss, build_mlp
 from levydiff.experiments import NAMES, load, ours, paper, report, table1, table2
 from levydiff.experiments.experiment import Experiment, small
-from levydiff.experiments.reproduce import Sheet, reproduce
+from levydiff.experiments.reproduce import Sheet, _data_folder, reproduce
 from levydiff.experiments.run import FRESH, Run, score_of_data
 from levydiff.experiments.sweep import finished, sweep
 from levydiff.experiments.trial import Draw, execute, sample, train
@@ -380,3 +380,13 @@ def test_every_picture_can_be_drawn(name, tmp_path):
             train(run, tmp_path / "networks")
     (path,) = experiment.pictures(records, tmp_path / "networks", tmp_path / name)
     assert path.name == f"{name}.png" and path.stat().st_size > 10_000
+
+
+def test_a_data_folder_is_of_one_call(monkeypatch):
+    for before in ("there", None):
+        monkeypatch.delenv("LEVYDIFF_DATA", raising=False)
+        if before is not None:
+            monkeypatch.setenv("LEVYDIFF_DATA", before)
+        with _data_folder("here"):
+            assert os.environ["LEVYDIFF_DATA"] == "here"
+        assert os.environ.get("LEVYDIFF_DATA") == before

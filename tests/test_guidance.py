@@ -53,9 +53,16 @@ def test_samples_do_not_depend_on_the_batch():
 
 
 def test_times_of_each_sample_are_doubled_too():
-    denoiser = _denoiser()
+    class Timed(_Network):
+        """ε̂ = x·(1 + y)·t."""
+
+        def forward(self, x, t, label=None):
+            return super().forward(x, t, label) * t[:, None]
+
+    x, label = torch.randn(3, 2, generator=torch.Generator().manual_seed(0)), torch.arange(3)
     t = torch.tensor([0.1, 0.5, 0.9])
-    assert Guided(denoiser, 2.0)(torch.randn(3, 2), t, label=torch.arange(3)).shape == (3, 2)
+    eps = Guided(Denoiser(Timed(), LevyProcess(1.7)), 2.0)(x, t, label=label)
+    assert torch.allclose(eps, x * ((1.0 + NULL + 2.0 * (label - NULL)) * t)[:, None], atol=1e-5)
 
 
 def test_the_share_of_dropped_labels():

@@ -284,3 +284,11 @@ def test_grid_errors_leave_no_file(tmp_path):
     with pytest.raises(OSError, match="cannot write grid.png in folder"):
         save_grid(tmp_path / "missing" / "grid.png", images.pixels)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_goes_on_with_the_same_flips_only():
+    images = random_images(9)
+    mirrored, plain = (ImageBatches(images, 4, seed=0, flips=flips) for flips in (True, False))
+    mirrored.check_outline(mirrored.outline())
+    with pytest.raises(ValueError, match="flips must be True as the run began, got False"):
+        plain.check_outline(mirrored.outline())

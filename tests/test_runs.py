@@ -53,3 +53,11 @@ def test_other_options_do_not_overwrite_a_run(tmp_path, left):
     run.remember({"alpha": 1.7})
     with pytest.raises(ValueError, match=r"out must be a new folder, got .* with a run of alpha = 1.7 \(now 2.0\)"):
         run.remember({"alpha": 2.0})
+
+
+def test_options_are_not_overwritten_beside_a_training(tmp_path):
+    run = RunFolder(tmp_path)
+    run.remember({"alpha": 1.7})
+    with run.locked(), pytest.raises(ValueError, match="another process trains in"):
+        RunFolder(tmp_path).remember({"alpha": 2.0})
+    run.remember({"alpha": 1.7})

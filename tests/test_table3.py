@@ -135,10 +135,11 @@ def test_recall_is_that_of_the_classes_by_their_sizes(tmp_path, monkeypatch):
     sizes = test.labels.bincount()
     mean = sum(float(n) * recall for n, recall in zip(sizes, result["class_recall"], strict=True)) / len(test)
     assert 0.0 < result["recall"] < 1.0 and mean == pytest.approx(result["recall"])
+    assert sum(result["class_share"]) == pytest.approx(1.0)
     # The classifier of MNIST reads most of these enlarged digits as what they are.
-    share = torch.tensor(result["class_share"])
-    assert float(share.sum()) == pytest.approx(1.0)
-    assert float((share - training.labels[:100].bincount(minlength=10) / 100).abs().sum()) < 0.8
+    for k in (0, 1, 6):
+        share = TINY.judge()(to_unit(training.pixels[training.labels == k][:50]))["class_share"]
+        assert share[k] > 0.5, (k, share)
 
 
 def test_unknown_settings_are_refused():

@@ -14,9 +14,11 @@ import pytest
 import torch
 
 from levydiff import (
+    Clipping,
     Denoiser,
     LevyModel,
     LevyProcess,
+    LIMLoss,
     MedianOfMeans,
     OneVariableLoss,
     SelfWeightedLoss,
@@ -29,6 +31,7 @@ from levydiff.checkpoint import Folder
 from levydiff.nn import TailMLP
 from levydiff.rates import ConstantRate, LearningRate
 from levydiff.runs import RunFolder
+from levydiff.training_state import loss_record
 
 DATA = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
 
@@ -372,10 +375,44 @@ def test_a_run_goes_on_with_the_same_data_only(tmp_path):
     trainer(tmp_path, steps=4, data=DATA).fit(progress=False)
     with pytest.raises(ValueError, match=f"data must be those the run began with, {len(DATA)} rows, got 299"):
         trainer(tmp_path, steps=8, data=DATA[1:]).fit(progress=False)
-    with pytest.raises(ValueError, match="got as many rows of other values or another order"):
-        trainer(tmp_path, steps=8, data=DATA.flip(0)).fit(progress=False)
+    for other in (DATA.flip(0), DATA.flip(1), -DATA, 2 * DATA):
+        with pytest.raises(ValueError, match="got as many rows of other values, or another order of rows or columns"):
+            trainer(tmp_path, steps=8, data=other).fit(progress=False)
     # Rounding is no change: a scaling fitted on another machine may differ in the last digit.
     assert trainer(tmp_path, steps=8, data=DATA * (1 + 1e-6)).fit(progress=False).info["step"] == 8
+
+
+def test_a_run_goes_on_with_the_same_names_and_conditions_only(tmp_path):
+    def run(columns, label, steps=4):
+        net = Denoiser(TailMLP(2, width=8, blocks=1, classes=2), LevyProcess(1.7))
+        data = Batches(DATA, 64, 0, {"label": (torch.arange(300) + label) % 2})
+        config = TrainConfig(steps=steps, batch_size=64)
+        return Trainer(net, SelfWeightedLoss(), data, config, tmp_path, columns=columns).fit(progress=False)
+
+    run(("a", "b"), 0)
+    with pytest.raises(ValueError, match=r"same columns, got .* with columns = \['a', 'b'\] \(now \['b', 'a'\]\)"):
+        run(("b", "a"), 0)
+    with pytest.raises(ValueError, match="conditions must be those the run began with"):
+        run(("a", "b"), 1)
+    assert run(("a", "b"), 0, steps=8).info["step"] == 8
+
+
+def test_a_loss_is_told_by_its_clipping():
+    plain, clipped, other = (loss_record(LIMLoss(clipping=c)) for c in (None, Clipping(), Clipping(norm=5.0)))
+    assert plain["clipping"] is None and clipped["clipping"]["kind"] == "Clipping"
+    assert len({json.dumps(record, sort_keys=True) for record in (plain, clipped, other)}) == 3
+
+
+def test_rounding_is_no_other_denoiser(tmp_path):
+    # A scale that was fitted by more threads may differ in the last digits.
+    def run(steps, scale):
+        net = Denoiser(TailMLP(2, width=8, blocks=1), LevyProcess(1.7), StablePreconditioning(scale))
+        return trainer(tmp_path, steps, net=net).fit(progress=False)
+
+    run(4, 0.7)
+    with pytest.raises(ValueError, match="same denoiser"):
+        run(8, 0.701)
+    assert run(8, 0.7 * (1 + 1e-9)).info["step"] == 8
 
 
 def test_bad_input():

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -230,6 +231,16 @@ class ImageBatches(Batches):
     def take(self, index: Tensor) -> Tensor:
         """The images at ``index``, int64 of shape (m,), never mirrored: float32 of shape (m, c, h, w)."""
         return to_unit(super().take(index))
+
+    def outline(self) -> dict[str, Any]:
+        """Also whether they are mirrored; see :meth:`Batches.outline`."""
+        return super().outline() | {"flips": self.flips}
+
+    def check_outline(self, before: Mapping[str, Any]) -> None:
+        """Refuse to go on with a run that mirrored its images otherwise; see :meth:`Batches.check_outline`."""
+        super().check_outline(before)
+        if before.get("flips", self.flips) != self.flips:
+            raise ValueError(f"flips must be {before['flips']} as the run began, got {self.flips}")
 
     def rows(self, step: int, part: Part = None) -> Tensor:
         """The images of batch ``step``, float32 in [-1, 1] of shape (b, c, h, w); see :meth:`Batches.rows`."""

@@ -69,6 +69,10 @@ class RunFolder:
         """
         if self.path.is_file():
             raise ValueError(f"out must be a folder, got the file {self.path}")
+        with self.locked():
+            self._remember(options, free)
+
+    def _remember(self, options: Mapping[str, Any], free: Collection[str]) -> None:
         path = self.path / "config.json"
         if path.exists():
             before = json.loads(path.read_text())
@@ -76,7 +80,6 @@ class RunFolder:
             changed = [f"{name} = {before.get(name)!r} (now {options[name]!r})" for name in differ]
             if changed and (self.newest() is not None or self.model.is_dir()):
                 raise ValueError(f"out must be a new folder, got {self.path} with a run of {', '.join(changed)}")
-        self.path.mkdir(parents=True, exist_ok=True)
         with atomic_file(path) as temporary:
             temporary.write_text(json.dumps(dict(options), indent=2) + "\n")
 

@@ -202,7 +202,7 @@ class Trainer:
             self.accelerator.end_training()
         model = self.model()
         model.denoiser.eval()
-        if self.folder is not None and main:
+        if self.folder is not None and main and (self.step > first or not self.folder.model.is_dir()):
             model.save_pretrained(self.folder.model)
         self.accelerator.wait_for_everyone()
         return model

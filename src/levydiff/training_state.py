@@ -8,7 +8,9 @@ and the settings. A run that is asked for otherwise is refused: what came out wo
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +53,10 @@ def loss_record(loss: Loss) -> dict[str, Any]:
             record[name] = value.tolist()
         elif value is None or isinstance(value, (bool, int, float, str)):
             record[name] = value
+        else:
+            record[name] = {"kind": type(value).__name__} | (
+                asdict(value) if is_dataclass(value) and not isinstance(value, type) else {}
+            )
     return record
 
 
@@ -61,6 +67,8 @@ def save_state(trainer: Trainer, path: Path, since_log: float) -> None:
     random = {"torch": torch.get_rng_state()}
     if accelerator.device.type == "cuda":  # for networks with dropout; nothing else draws from it
         random["cuda"] = torch.cuda.get_rng_state(accelerator.device)
+    elif accelerator.device.type == "mps":
+        random["mps"] = torch.mps.get_rng_state()
     training = {
         "step": trainer.step,
         "data": trainer.batches.outline(),
@@ -88,6 +96,8 @@ def load_state(trainer: Trainer, path: Path) -> None:
     torch.set_rng_state(random["torch"])
     if "cuda" in random and trainer.accelerator.device.type == "cuda":
         torch.cuda.set_rng_state(random["cuda"], trainer.accelerator.device)
+    if "mps" in random and trainer.accelerator.device.type == "mps":
+        torch.mps.set_rng_state(random["mps"])
     if trainer.ema is not None:
         load_weights(trainer.ema.module, folder.tensors("model"), path)
         trainer.ema.n_averaged.fill_(training["averaged"] or 0)
@@ -108,6 +118,8 @@ def check_same(trainer: Trainer, folder: Folder, training: Mapping[str, Any]) ->
         trainer.batches.check_outline(training["data"])
     if "loss" in training:
         _refuse_changes("loss", folder.path, training["loss"], loss_record(trainer.loss))
+    columns = trainer.model().to_record()["levydiff"]["columns"]
+    _refuse_changes("columns", folder.path, {"columns": saved["columns"]}, {"columns": columns})
     settings = (saved["info"]["training"], json.loads(json.dumps(trainer.config.to_record())))
     before, now = ({k: v for k, v in record.items() if k not in FREE_SETTINGS} for record in settings)
     _refuse_changes("settings", folder.path, before, now)
@@ -116,7 +128,16 @@ def check_same(trainer: Trainer, folder: Folder, training: Mapping[str, Any]) ->
 
 
 def _refuse_changes(what: str, path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    keys = [key for key in {**now, **before} if before.get(key) != now.get(key)]
+    keys = [key for key in {**now, **before} if not _same(before.get(key), now.get(key))]
     if keys:
         differ = ", ".join(f"{key} = {before.get(key)!r} (now {now.get(key)!r})" for key in keys)
         raise ValueError(f"folder must hold a run of the same {what}, got {path} with {differ}")
+
+
+def _same(before: Any, now: Any) -> bool:
+    """Equal, but for the rounding of numbers: a scale fitted on another machine, or by more threads, is the same."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        return before.keys() == now.keys() and all(_same(before[key], now[key]) for key in before)
+    if isinstance(before, float) and isinstance(now, float):
+        return math.isclose(before, now, rel_tol=1e-6)
+    return bool(before == now)

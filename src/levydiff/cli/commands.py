@@ -51,7 +51,6 @@ def train(options: TrainOptions, quiet: bool = False) -> dict[str, Any]:
     denoiser = build_denoiser(options, rows)
     config = build_config(options)
     loss = build_loss(options, denoiser.process)
-    RunFolder(folder).remember(dataclasses.asdict(options), FREE_OPTIONS)
     trainer = Trainer(
         denoiser,
         loss,
@@ -63,6 +62,8 @@ def train(options: TrainOptions, quiet: bool = False) -> dict[str, Any]:
         columns=table.columns,
         info={"options": dataclasses.asdict(options)},
     )
+    if trainer.accelerator.is_main_process:
+        RunFolder(folder).remember(dataclasses.asdict(options), FREE_OPTIONS)
     model = trainer.fit(progress=not quiet)
     result: dict[str, Any] = {"model": str(folder / "model"), "alpha": model.alpha, "steps": trainer.step}
     if trainer.accelerator.is_main_process and options.samples:

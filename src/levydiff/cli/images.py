@@ -67,7 +67,8 @@ def image_trainer(
     loss = build_loss(options, denoiser.process)
     if classes:
         loss = LabelDropout(loss, classes, options.label_dropout)
-    info = {"options": dataclasses.asdict(options), "data": images.source, "classes": list(images.classes)}
+    source = images.source if validation is None else f"{images.source}, {len(validation)} of them held out"
+    info = {"options": dataclasses.asdict(options), "data": source, "classes": list(images.classes)}
     held = None if validation is None else batches(validation)
     return Trainer(denoiser, loss, batches(images), build_config(options), folder, validation=held, info=info)
 
@@ -80,7 +81,8 @@ def train_on_images(options: TrainOptions, folder: Path, quiet: bool) -> dict[st
     check_samples(options.samples)
     rows, held = split_rows(torch.arange(len(images := build_images(options))), options.validation, options.seed)
     trainer = image_trainer(options, images.take(rows), folder, None if held is None else images.take(held))
-    RunFolder(folder).remember(dataclasses.asdict(options), FREE_OPTIONS)
+    if trainer.accelerator.is_main_process:
+        RunFolder(folder).remember(dataclasses.asdict(options), FREE_OPTIONS)
     model = trainer.fit(progress=not quiet)
     result: dict[str, Any] = {"model": str(folder / "model"), "alpha": model.alpha, "steps": trainer.step}
     if trainer.accelerator.is_main_process and options.samples:
@@ -155,7 +157,7 @@ def draw_samples(model: LevyModel, options: SampleOptions, quiet: bool) -> Tenso
 
 def _write(path: Path, samples: Tensor) -> None:
     with atomic_file(path) as temporary:
-        np.save(temporary, samples.cpu().numpy())
+        np.save(temporary, samples.cpu().to(torch.promote_types(samples.dtype, torch.float32)).numpy())
 
 
 def evaluate_images(model: LevyModel, options: EvaluateOptions, quiet: bool) -> dict[str, Any]:

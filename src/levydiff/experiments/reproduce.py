@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import joblib
+from filelock import FileLock
 
 from ..checks import check_count
 from ..files import atomic_file
@@ -63,7 +65,6 @@ def reproduce(
             raise ValueError(f"data_dir is of table3, got {data_dir} for {name}")
         if dask not in (None, "local"):
             raise ValueError(f"data_dir does not reach a cluster: set LEVYDIFF_DATA on its workers, got {data_dir}")
-        os.environ["LEVYDIFF_DATA"] = data_dir
     chosen = [word for word in (dataset or ("mnist" if name == "table3" else None), budget) if word]
     stem = "-".join([name, *(word for word in chosen if word != "cpu"), *(["quick"] if quick else [])])
     if jobs != -1 and jobs < 1:
@@ -79,20 +80,36 @@ def reproduce(
     command = " ".join(["levydiff reproduce", name, *(word for word in words if word)])
     out.mkdir(parents=True, exist_ok=True)
     sheet = Sheet(experiment, out / stem, command, quick, wanted)
-    known = sheet.read() | finished(wanted, cache)
-    missing = [run for run in wanted if run.key not in known]
-    if not missing:
-        sheet.write(known, "")
-    started, jobs_text = time.perf_counter(), str(joblib.cpu_count() if jobs < 1 else jobs)
-    made = len({run.key for run in wanted} & set(known))
-    for number, record in enumerate(sweep(missing, cache, jobs=jobs, dask=dask, progress=progress, made=made), 1):
-        known[record["key"]] = record
-        minutes = (time.perf_counter() - started) / 60
-        sheet.write(known, f"Last: {number} runs in {minutes:.0f} minutes, {jobs_text} at a time.")
-    paths = [sheet.file(".json"), sheet.file(".md")]
-    if experiment.pictures is not None:
-        paths += experiment.pictures(sheet.chosen(known), cache / "networks", sheet.stem)
-    return {"table": sheet.file(".md").read_text(), "files": [str(path) for path in paths]}
+    with _data_folder(data_dir):
+        known = sheet.read() | finished(wanted, cache)
+        missing = [run for run in wanted if run.key not in known]
+        if not missing:
+            sheet.write(known, "")
+        started, jobs_text = time.perf_counter(), str(joblib.cpu_count() if jobs < 1 else jobs)
+        made = len({run.key for run in wanted} & set(known))
+        for number, record in enumerate(sweep(missing, cache, jobs=jobs, dask=dask, progress=progress, made=made), 1):
+            known[record["key"]] = record
+            minutes = (time.perf_counter() - started) / 60
+            sheet.write(known, f"Last: {number} runs in {minutes:.0f} minutes, {jobs_text} at a time.")
+        paths = [sheet.file(".json"), sheet.file(".md")]
+        if experiment.pictures is not None:
+            paths += experiment.pictures(sheet.chosen(known), cache / "networks", sheet.stem)
+        return {"table": sheet.file(".md").read_text(), "files": [str(path) for path in paths]}
+
+
+@contextmanager
+def _data_folder(path: str | None) -> Iterator[None]:
+    """Look for image data there, in this process and the workers it starts, and afterwards where they were before."""
+    before = os.environ.get("LEVYDIFF_DATA")
+    if path is not None:
+        os.environ["LEVYDIFF_DATA"] = path
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ["LEVYDIFF_DATA"] = before
+        elif path is not None:
+            del os.environ["LEVYDIFF_DATA"]
 
 
 @dataclass(frozen=True)
@@ -133,7 +150,10 @@ class Sheet:
 
     def write(self, known: dict[str, Record], cost: str) -> None:
         """The table of the wanted runs; records of others (of more seeds, or of a sweep beside this one) are kept."""
-        known = self.read() | known
+        with FileLock(self.stem.with_name(f".{self.stem.name}.lock")):  # a sweep beside this one may write too
+            self._write(self.read() | known, cost)
+
+    def _write(self, known: dict[str, Record], cost: str) -> None:
         records = self.chosen(known)
         text = self._markdown(records, len(known) - len({record["key"] for record in records}), cost)
         wanted = {record["key"]: record for record in records}  # first, and under the labels of now

@@ -230,7 +230,7 @@ def table(setting: Setting, records: Sequence[Record]) -> str:
     for metric, rows in by_class.items():
         if rows:
             names = [str(k) for k in range(len(rows[0]) - 2)]
-            parts += [CLASS_TITLES[metric], markdown(["", "α", *names], rows)]
+            parts += [_class_title(records, metric), markdown(["", "α", *names], rows)]
     good = [result for record in records for result in record["results"].values() if "failed" not in result]
     named = sorted({f"Features: {result['features']}. Reference: {result['reference']}." for result in good})
     run = ImageRun.from_record(records[0]["run"])
@@ -247,11 +247,13 @@ def _mean(cell: list[float]) -> str:
     return f"{statistics.fmean(good):.2f}" if good else "failed"
 
 
-#: What is told of each class, of long-tailed data.
-CLASS_TITLES = {
-    "class_share": "Samples that the classifier takes for each digit, in % (standard error 0.2 at 0.4 %, 0.9 at 10 %):",
-    "class_recall": "Recall of each class:",
-}
+def _class_title(records: Sequence[Record], metric: str) -> str:
+    if metric == "class_recall":
+        return "Recall of each class:"
+    seeds = len({record["run"]["seed"] for record in records})
+    rare, common = (100 * math.sqrt(p * (1 - p) / (seeds * records[0]["run"]["evaluated"])) for p in (0.004, 0.1))
+    errors = f"standard error {rare:.1f} at 0.4 %, {common:.1f} at 10 %"
+    return f"Samples that the classifier takes for each digit, in % ({errors}):"
 
 
 def _class_rows(records: Sequence[Record], name: str, method: Method, key: str, metric: str) -> list[list[str]]:

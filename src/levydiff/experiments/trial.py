@@ -172,8 +172,12 @@ def train(run: Trial, networks: Path | None = None, progress: bool = False) -> L
     if networks is None:
         return run.fit(None, progress)
     networks.mkdir(parents=True, exist_ok=True)
-    with FileLock(networks / f"{run.training_key}.lock"):
+    with _network_lock(run, networks):
         return run.fit(networks / run.training_key, progress)
+
+
+def _network_lock(run: Trial, networks: Path) -> FileLock:
+    return FileLock(networks / f"{run.training_key}.lock")
 
 
 def cached_samples(run: Trial, draw: Draw, networks: Path, number: int | None = None) -> Tensor | None:
@@ -181,8 +185,10 @@ def cached_samples(run: Trial, draw: Draw, networks: Path, number: int | None = 
     folder = RunFolder(networks / run.training_key).model
     if not folder.is_dir():
         return None
+    with _network_lock(run, networks):
+        model = LevyModel.from_pretrained(folder)
     try:
-        return sample(run, draw, LevyModel.from_pretrained(folder), number=number)
+        return sample(run, draw, model, number=number)
     except FloatingPointError:  # a sampler that diverges has nothing to show
         return None
 
