@@ -69,7 +69,7 @@ below at 1.9).
 = 0.9946 instead of 0.99 raises the mean by up to three quarters. The reason is the network, whose output is bounded:
 where ‖x_t‖ is large, every step divides by γ_t and nothing is taken away, so that the few starts in the far tail come
 out multiplied by up to 1/γ̄_T. Stable preconditioning removes the cause: see `ours`, which is at 0.003. Longer
-training helps heavy-tailed noise and not DDPM (second table, one or two seeds): at α = 1.7 DLPM is at 0.7 after a
+training helps heavy-tailed noise and not DDPM (second table, two seeds): at α = 1.7 DLPM is at 0.7 after a
 tenth of the steps, and may not have arrived after all of them.
 
 LIM at α = 2 is explained by its start: from t = 0.9946 its first step of a hundred multiplies the scale of the noise by
