@@ -139,11 +139,11 @@ def pictures(records: Sequence[Record], networks: Path, stem: Path) -> list[Path
 
 
 FINDINGS = """
-**What we found** (one seed, two or five where it says so). For DLIM the largest α of the grid that is not above the tail index
-is best or tied: 1 for ν = 1, 1.2 for 1.2, 1.5 for 1.5 and for 1.8 (where smaller α tie in the tail error, but not in
-L1). DLIM is better than DLPM nearly everywhere. A wrong α can cost more than Gaussian noise does: plain DDPM is better
-than α = 1.2 on ν = 1, and about as good as α = 1.5. Too small an α shows in L1 before it shows in the tail error,
-because its excess lies beyond the 99.9 % quantile.
+**What we found** (one seed, two or five where it says so). For DLIM the largest α of the grid that is not above the
+tail index is best or tied: 1 for ν = 1, 1.2 for 1.2, 1.5 for 1.5 and for 1.8 (where smaller α tie in the tail error,
+but not in L1). DLIM is better than DLPM nearly everywhere. A wrong α can cost more than Gaussian noise does: plain
+DDPM is better than α = 1.2 on ν = 1, and about as good as α = 1.5. Too small an α shows in L1 before it shows in the
+tail error, because its excess lies beyond the 99.9 % quantile.
 
 *What 5000 points allow.* For ν = 1 DLIM with α = 1 has a tail error below that of its own training points. Its L1 is
 that of a perfect model: between two samples of such data, 25000 points each, L1 has the median 4.2 and the quartiles
