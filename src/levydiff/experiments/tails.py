@@ -146,7 +146,7 @@ DDPM is better than α = 1.2 on ν = 1, and about as good as α = 1.5. Too small
 tail error, because its excess lies beyond the 99.9 % quantile.
 
 *What 5000 points allow.* For ν = 1 DLIM with α = 1 has a tail error below that of its own training points. Its L1 is
-that of a perfect model: between two samples of such data, 25000 points each, L1 has the median 4.2 and the quartiles
+about a perfect model's: between two samples of such data, 25000 points each, L1 has the median 4.2 and the quartiles
 2.4 and 8.7 (2000 pairs; a test repeats it), and means of five are above 4 five times in six. On the funnel α = 1.5 is
 best, about what the 5000 training points themselves score; from 100000 points the same network and training reach 0.08,
 so what is missing is data, not the model.
