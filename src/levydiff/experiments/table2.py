@@ -3,7 +3,7 @@
     levydiff reproduce table2
 
 Cost: 13 trainings a seed, two to three minutes of one core each, and 16 shorter ones. DLPM_5 evaluates its network 25
-times for each data point and costs ten times as much; it is made at three values of α with the first two seeds.
+times for each data point and costs about nine times as much; it is made at three values of α with the first two seeds.
 """
 
 from __future__ import annotations
