@@ -213,6 +213,10 @@ def test_where_and_how_sampling_starts():
     ("line", "message"),
     [
         ("train --data stable --decay-every 5", "decay_every is of decay = step, got 5 with decay = cosine"),
+        ("train --data stable --compress", "alpha must be 2 with compress, which leaves no heavy tails to the noise"),
+        ("train --data stable --loss squared", "eta must"),
+        ("train --data stable --alpha 2 --loss squared --inner 2", "inner must be 1 for the loss squared, got 2"),
+        ("train --data digits --compress", "compress is of points and tables"),
         ("train --data stable --groups 0", "groups must be a whole number of at least 1, got 0"),
         ("train --data stable --inner -2", "inner must be a whole number of at least 1, got -2"),
         ("train --data stable --checkpoint-every -1", "checkpoint_every must be a whole number of at least 1, got -1"),

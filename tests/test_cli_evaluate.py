@@ -5,7 +5,11 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 from test_cli import TABLE, run
+
+from levydiff import LevyModel
+from levydiff.metrics import global_l1
 
 N = 3000
 
@@ -97,3 +101,19 @@ def test_options_of_images_are_refused(trained, tmp_path, capsys, option):
     for subject in (trained, tmp_path / "t.csv"):
         code, _, err = run(capsys, "evaluate", str(subject), "--data", str(tmp_path / "t.csv"), f"--{option}", value)
         assert code == 2 and f"{option.replace('-', '_')} is of models of images" in err
+
+
+def test_the_tails_of_a_compressed_model_count(tmp_path, capsys):
+    """Columns are brought to one scale, but not bent as for the training: L1 is an area in units of their scales."""
+    data = columns(0)
+    command = ["train", "--json", "--data", write(tmp_path / "t.csv", ("a", "b"), **data), *TABLE, "--alpha", "2"]
+    code, _, err = run(capsys, *command, "--compress", "--out", str(tmp_path / "run"))
+    assert code == 0, err
+    result = evaluate(capsys, tmp_path / "run", "--points", "2000")
+    model = LevyModel.from_pretrained(tmp_path / "run" / "model")
+    real, samples = (
+        x.double().numpy() / model.scaling.scale.numpy()
+        for x in (torch.tensor(np.stack([data["a"], data["b"]], axis=1)), model.sample(2000, seed=1))
+    )
+    center = (model.scaling.center / model.scaling.scale).numpy()
+    assert result["global_l1"] == pytest.approx(global_l1(real - center, samples - center), rel=1e-4)

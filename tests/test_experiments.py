@@ -15,7 +15,7 @@ import joblib
 import pytest
 import torch
 
-from levydiff import DLPM, MedianOfMeans, StablePreconditioning, fit
+from levydiff import DLPM, LevyProcess, MedianOfMeans, SelfWeightedLoss, StablePreconditioning, fit
 from levydiff.cli import main
 from levydiff.cli.build import build_data, build_denoiser, build_loss, build_mlp
 from levydiff.experiments import NAMES, load, ours, paper, report, table1, table2
@@ -55,6 +55,7 @@ def test_the_key_is_everything_but_the_label():
         "rate": 1e-3,
         "decay": "cosine",
         "ema": 0.9,
+        "compress": True,
         "isotropic": False,
     }
     assert set(changes) == {field.name for field in fields(Run)} - {"label"}
@@ -358,7 +359,8 @@ def test_the_winner_is_the_librarys_default():
     assert run.network == "tail" and isinstance(build_mlp(options, 2), TailMLP)
     assert run.preconditioning == "stable"
     assert isinstance(build_denoiser(options, torch.ones(5, 2)).preconditioning, StablePreconditioning)
-    for name in ("loss", "inner", "groups", "grid", "batch_size", "rate", "decay", "ema"):
+    assert run.loss == "self-weighted" and type(build_loss(options, LevyProcess(1.7))) is SelfWeightedLoss
+    for name in ("inner", "groups", "grid", "batch_size", "rate", "decay", "ema"):
         assert getattr(run, name) == getattr(options, name), name
     assert all((d.method, d.order, d.spacing) == (draw.method, draw.order, draw.spacing) for d in run.draws)
     assert (run.steps, run.width) == (options.steps, TailMLP(2).config["width"]) and options.width is None

@@ -26,8 +26,10 @@ from torch import Tensor
 from .batches import Batches as Batches
 from .checks import check_alpha, check_count, check_positive
 from .rng import Generator, device_for, normal, uniform_pair
+from .scaling import AsinhScaling as AsinhScaling
 from .scaling import Scaling as Scaling
 from .scaling import check_table as check_table
+from .scaling import fit_asinh_scaling as fit_asinh_scaling
 from .scaling import fit_scaling as fit_scaling
 from .stable import IsotropicStable
 

@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from .denoise import Denoiser, StablePreconditioning
-from .loss import Loss, SelfWeightedLoss
+from .loss import Loss, OneVariableLoss, SelfWeightedLoss
 from .model import LevyModel
 from .nn import TailMLP
 from .process import LevyProcess
 from .rates import CosineDecay, LearningRate
-from .scaling import check_table, fit_scaling
+from .scaling import check_table, scaling_for
 from .train import Trainer
 from .train_config import TrainConfig
 
@@ -32,6 +32,7 @@ def fit(
     network: nn.Module | None = None,
     isotropic: bool = True,
     per_column: bool = True,
+    compress: bool = False,
     columns: Sequence[str] | None = None,
     folder: str | Path | None = None,
     seed: int = 0,
@@ -49,6 +50,8 @@ def fit(
         loss, network: Instead of the defaults.
         isotropic: One random variance for each sample (True), or one for each coordinate.
         per_column: A scale for each column, or one for all (which keeps directions).
+        compress: Take the tails away by asinh of each column (:class:`~levydiff.scaling.AsinhScaling`), and train with
+            the squared loss; for ``alpha`` = 2.
         columns: Names of the columns.
         progress: Show a progress bar.
 
@@ -63,7 +66,7 @@ def fit(
         columns = columns if columns is not None or not hasattr(x, "columns") else [str(name) for name in x.columns]
         x = torch.as_tensor(np.array(x, dtype=np.float64))
     check_table(x, columns)
-    scaling = fit_scaling(x, per_column=per_column, columns=columns)
+    scaling = scaling_for(x, alpha, compress, per_column, columns)
     process = LevyProcess(alpha, isotropic=isotropic)
     if network is None:
         with torch.random.fork_rng(devices=[]):  # the seed decides the initial weights, and the caller's state is kept
@@ -72,5 +75,6 @@ def fit(
     scaled = scaling.apply(x).float()  # in this order: data far from 0 keep their digits
     denoiser = Denoiser(network, process, StablePreconditioning.for_data(scaled))
     config = TrainConfig(steps=steps, batch_size=batch_size, rate=rate or CosineDecay(), seed=seed)
-    trainer = Trainer(denoiser, loss or SelfWeightedLoss(), scaled, config, folder, scaling=scaling, columns=columns)
+    loss = loss or (OneVariableLoss(eta=2.0, rescaled=True) if compress else SelfWeightedLoss())
+    trainer = Trainer(denoiser, loss, scaled, config, folder, scaling=scaling, columns=columns)
     return trainer.fit(progress=progress)

@@ -110,11 +110,12 @@ def build_unet(options: TrainOptions, shape: Sequence[int], classes: int) -> UNe
 
 def build_loss(options: TrainOptions, process: LevyProcess) -> Loss:
     """The objective."""
-    steps = options.grid or (100 if options.loss in ("two-variable", "full-kl", "cauchy") else 0)
+    name = options.loss or ("squared" if options.compress else "self-weighted")
+    steps = options.grid or (100 if name in ("two-variable", "full-kl", "cauchy") else 0)
     grid: Any = process.schedule.grid(steps) if steps else None
     inner, groups = check_count("inner", options.inner), check_count("groups", options.groups)
-    if inner > 1 and options.loss in ("self-weighted", "lim", "ddpm", "cauchy"):
-        raise ValueError(f"inner must be 1 for the loss {options.loss}, got {inner}")
+    if inner > 1 and name in ("self-weighted", "squared", "lim", "ddpm", "cauchy"):
+        raise ValueError(f"inner must be 1 for the loss {name}, got {inner}")
     makers: dict[str, Callable[[], Loss]] = {
         "self-weighted": lambda: SelfWeightedLoss(grid),
         "one-variable": lambda: OneVariableLoss(inner=inner, grid=grid),
@@ -122,10 +123,11 @@ def build_loss(options: TrainOptions, process: LevyProcess) -> Loss:
         "two-variable": lambda: TwoVariableLoss(grid, inner=inner),
         "full-kl": lambda: FullKLLoss(grid, inner=inner),
         "lim": lambda: LIMLoss(grid=grid),
+        "squared": lambda: OneVariableLoss(eta=2.0, rescaled=True, grid=grid),
         "ddpm": lambda: DDPMLoss(grid),
         "cauchy": lambda: CauchyLoss(grid),
     }
-    loss = makers[options.loss]()
+    loss = makers[name]()
     return MedianOfMeans(loss, groups) if groups > 1 else loss
 
 

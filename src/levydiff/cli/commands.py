@@ -16,7 +16,7 @@ from ..checks import cast_finite, check_count
 from ..metrics import tail_error
 from ..model import LevyModel
 from ..runs import RunFolder
-from ..scaling import fit_scaling
+from ..scaling import scaling_for
 from ..table import TableWriter, write_table
 from ..train import Trainer
 from .build import (
@@ -45,7 +45,7 @@ def train(options: TrainOptions, quiet: bool = False) -> dict[str, Any]:
     if options.points != TrainOptions().points and options.data.partition(":")[0] not in DATA_SETS:
         raise ValueError(f"points is of synthetic data sets, got {options.points} with data = {options.data}")
     table = build_data(options.data, options.columns, options.points, options.seed)
-    scaling = fit_scaling(table.values, per_column=options.scale_columns, columns=table.columns)
+    scaling = scaling_for(table.values, options.alpha, options.compress, options.scale_columns, table.columns)
     values = scaling.apply(table.values).float()  # in this order: data far from 0 keep their digits
     rows, validation = split_rows(values, options.validation, options.seed)
     denoiser = build_denoiser(options, rows)

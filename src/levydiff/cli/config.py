@@ -59,15 +59,16 @@ class TrainOptions:
         "the paper's",
         ("stable", "bounded", "plain"),
     )
-    loss: str = option(
-        "self-weighted",
-        "the objective",
-        ("self-weighted", "one-variable", "rescaled", "two-variable", "full-kl", "lim", "ddpm", "cauchy"),
+    loss: str | None = option(
+        None,
+        "the objective; self-weighted by default, squared with compress",
+        ("self-weighted", "one-variable", "rescaled", "two-variable", "full-kl", "lim", "squared", "ddpm", "cauchy"),
     )
     inner: int = option(1, "draws that share A, averaged before the root (one-variable and KL losses)")
     groups: int = option(1, "M of the median of means over M x M draws; 1 for a plain mean")
     grid: int = option(0, "train on the times of a grid of so many steps; 0 for all times (KL losses: 100)")
     scale_columns: bool = option(True, "a scale for each column, not one for all")
+    compress: bool = option(False, "take the tails away by asinh of each column, for alpha 2")
     steps: int = option(6000, "optimizer steps")
     batch_size: int = option(1024, "samples in each step, over all processes")
     rate: float = option(3e-3, "learning rate of Adam")

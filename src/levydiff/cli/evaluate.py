@@ -55,7 +55,7 @@ def evaluate(subject: str, options: EvaluateOptions, quiet: bool = False) -> dic
     names = samples.columns
     real, generated = _aligned(data, names), samples.values.double()
     scaling = scaling or fit_scaling(real, columns=names)
-    real, generated = scaling.apply(real), scaling.apply(generated)
+    real, generated = scaling.affine.apply(real), scaling.affine.apply(generated)
     result |= {"data": spec, "rows": len(real), "samples": len(generated)}
     result |= _scores(real, generated, options.seed)
     if 1 < len(names) <= MOST_COLUMNS:

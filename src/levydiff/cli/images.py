@@ -75,7 +75,7 @@ def image_trainer(
 
 def train_on_images(options: TrainOptions, folder: Path, quiet: bool) -> dict[str, Any]:
     """``levydiff train`` for images: train, sample, draw the pictures."""
-    _refuse(options, ("columns", "points", "scale_columns"), "points and tables", "images")
+    _refuse(options, ("columns", "points", "scale_columns", "compress"), "points and tables", "images")
     if not options.labels:
         _refuse(options, ("label_dropout",), "images with labels", "images, and labels are not asked for")
     check_samples(options.samples)

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..cli.build import build_data, build_denoiser, build_loss, build_rate
 from ..metrics import global_l1, msle, prd, tail_error
 from ..model import LevyModel
-from ..scaling import fit_scaling
+from ..scaling import scaling_for
 from ..train import Trainer
 from ..train_config import TrainConfig
 from .trial import Draw, Trial
@@ -29,10 +29,10 @@ class Run(Trial):
     Arguments:
         label: The row of the table it belongs to; not part of the key.
         data: A data set as ``levydiff train --data`` takes it.
-        alpha, isotropic, network, width, preconditioning, loss, inner, groups, grid, steps, batch_size, rate, decay,
-            ema: As the options of ``levydiff train``.
+        alpha, network, width, preconditioning, loss, inner, groups, grid, steps, batch_size, rate, decay,
+            ema, isotropic, compress: As the options of ``levydiff train``.
         points: How many points to train on.
-        scaled: Train on the data scaled by :func:`~levydiff.scaling.fit_scaling`, not on the data as they are.
+        scaled: Train on the data scaled by :func:`~levydiff.scaling.scaling_for`, not on the data as they are.
         draws: How to sample.
         metric: A name in :data:`METRICS`.
         evaluated: How many samples to compare with as many fresh points.
@@ -61,20 +61,23 @@ class Run(Trial):
     decay: str = "constant"
     ema: float = 0.0
     isotropic: bool = True
+    compress: bool = False
 
     MEASURED = ("label", "draws", "metric", "evaluated")
 
     def to_record(self) -> dict[str, Any]:
-        """As JSON; without an option of few runs where it is as usual, so that the others keep their names."""
+        """As JSON; without options of few runs where they are as usual, so that the others keep their names."""
         record = super().to_record()
         if self.isotropic:
             del record["isotropic"]
+        if not self.compress:
+            del record["compress"]
         return record
 
     def fit(self, folder: Path | None, progress: bool = False) -> LevyModel:
         options = self.options()
         data = build_data(self.data, None, self.points, self.seed).values.float()
-        scaling = fit_scaling(data) if self.scaled else None
+        scaling = scaling_for(data, self.alpha, self.compress) if self.scaled else None
         rows = data if scaling is None else scaling.apply(data)
         denoiser = build_denoiser(options, rows)
         config = TrainConfig(
