@@ -18,13 +18,14 @@ import torch
 from levydiff import DLPM, LevyProcess, MedianOfMeans, SelfWeightedLoss, StablePreconditioning, fit
 from levydiff.cli import main
 from levydiff.cli.build import build_data, build_denoiser, build_loss, build_mlp
+from levydiff.data import GaussianGrid
 from levydiff.experiments import NAMES, load, ours, paper, report, table1, table2
 from levydiff.experiments.experiment import Experiment, small
 from levydiff.experiments.reproduce import Sheet, _data_folder, reproduce
-from levydiff.experiments.run import FRESH, Run, score_of_data
+from levydiff.experiments.run import CLUSTERS, FRESH, METRICS, Run, score_of_data
 from levydiff.experiments.sweep import finished, sweep
 from levydiff.experiments.trial import Draw, execute, sample, train
-from levydiff.metrics import msle
+from levydiff.metrics import msle, prd
 from levydiff.nn import PaperMLP, TailMLP
 
 IN_THE_PLANE = [name for name in NAMES if name != "table3"]  # test_table3.py is about images
@@ -84,7 +85,7 @@ def test_the_protocol_is_the_papers():
 
 def test_tables_have_the_cells_they_promise():
     for module, extra in ((table1, set()), (table2, {("DLPM_5", alpha) for alpha in (1.5, 1.7, 1.9)})):
-        runs = module.runs(range(5))
+        runs = [run for run in module.runs(range(5)) if run.metric in ("msle", "f1")]
         cells = {
             (run.label, run.alpha): {r.seed for r in runs if (r.label, r.alpha) == (run.label, run.alpha)}
             for run in runs
@@ -233,7 +234,7 @@ def test_cells_and_their_text():
 
 
 def test_the_papers_table_is_laid_out_as_in_the_paper():
-    runs = [run for run in table2.runs(range(2)) if run.alpha in (1.7, 2.0)]
+    runs = [run for run in table2.runs(range(2)) if run.alpha in (1.7, 2.0) and run.metric == "f1"]
     score = {"DLPM": 0.9, "DLPM_5": 0.95, "LIM": 0.8, "DDPM": 0.7}
     less = {1000: 0.2, 2500: 0.1, 10_000: 0.0}
     records = [_record(run, f1=score[run.label] - less[run.steps] + 0.01 * run.seed) for run in runs]
@@ -256,6 +257,30 @@ def test_the_papers_table_is_laid_out_as_in_the_paper():
         [f"{score[label] - part + 0.005:.3f} ± 0.007 (2)" for part in (0.2, 0.1, 0.0)]
         for label in ("DLPM", "DLPM", "LIM", "DDPM")
     ]
+
+
+def test_table_2_by_clusters_and_starts():
+    runs = table2.runs([0])
+    measured = [run for run in runs if run.metric == "f1 by clusters"]
+    # the same trainings, so that nothing is trained for them
+    assert {run.training_key for run in measured} < {run.training_key for run in runs if run.metric == "f1"}
+    records = [_record(run, f1=0.9) for run in runs if run.metric == "f1"]
+    for i, run in enumerate(measured):
+        results = {
+            draw.name: {f"f1 of {k} clusters": i / 10 + (draw.end is None) / 100 + k / 1e6 for k in CLUSTERS}
+            for draw in run.draws
+        }
+        records.append(_record(run) | {"results": results})
+    lines = [line for line in table2.table(records).splitlines() if line.startswith("|")][-8:]
+    names = ("DLPM, α = 1.7", "DLPM, α = 2.0", "LIM, α = 1.7", "DDPM, α = 2.0")
+    expected = []
+    for (i, name), (j, start) in itertools.product(enumerate(names), enumerate((0.99, 0.9946))):
+        cells = (f"{i / 10 + j / 100 + k / 1e6:.3f} (1)" for k in CLUSTERS)
+        expected.append(f"| {name} | {start} | {' | '.join(cells)} |")
+    assert lines == expected
+    x, y = (GaussianGrid()(1000, torch.Generator().manual_seed(seed)) for seed in (0, 1))
+    scores = METRICS["f1 by clusters"](x, y[:, [1, 0]])
+    assert scores == {f"f1 of {k} clusters": prd(x, y[:, [1, 0]], clusters=k, repeats=3).f1 for k in CLUSTERS}
 
 
 @pytest.mark.parametrize("name", IN_THE_PLANE)
