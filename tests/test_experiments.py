@@ -12,6 +12,7 @@ import time
 from dataclasses import fields, replace
 
 import joblib
+import numpy as np
 import pytest
 import torch
 
@@ -19,7 +20,7 @@ from levydiff import DLPM, LevyProcess, MedianOfMeans, SelfWeightedLoss, StableP
 from levydiff.cli import main
 from levydiff.cli.build import build_data, build_denoiser, build_loss, build_mlp
 from levydiff.data import GaussianGrid
-from levydiff.experiments import NAMES, load, ours, paper, report, table1, table2
+from levydiff.experiments import NAMES, load, ours, paper, report, table1, table2, tails
 from levydiff.experiments.experiment import Experiment, small
 from levydiff.experiments.reproduce import Sheet, _data_folder, reproduce
 from levydiff.experiments.run import CLUSTERS, FRESH, METRICS, Run, score_of_data
@@ -281,6 +282,35 @@ def test_table_2_by_clusters_and_starts():
     x, y = (GaussianGrid()(1000, torch.Generator().manual_seed(seed)) for seed in (0, 1))
     scores = METRICS["f1 by clusters"](x, y[:, [1, 0]])
     assert scores == {f"f1 of {k} clusters": prd(x, y[:, [1, 0]], clusters=k, repeats=3).f1 for k in CLUSTERS}
+
+
+def test_tails_beyond_the_data(monkeypatch, tmp_path):
+    runs = tails.runs(range(5))
+    chosen = [run for run in runs if run.metric == "beyond"]
+    # three methods on five data sets, three seeds, of networks that the main table trains
+    assert (
+        len(chosen) == 45 and {run.seed for run in chosen} == {0, 1, 2} and all(len(run.draws) == 1 for run in chosen)
+    )
+    assert {run.training_key for run in chosen} <= {run.training_key for run in runs if run.metric == "tails"}
+    assert all(run.alpha <= float(run.data.partition("=")[2] or 2) for run in chosen if run.label == "self-weighted")
+    monkeypatch.setattr(
+        tails, "score_of_data", lambda run, training=False: dict.fromkeys([*tails.COLUMNS, "beyond"], 0.5)
+    )
+    first = [run for run in chosen if run.seed == 0]
+    records = [_record(run, beyond=number / 100) for number, run in enumerate(first)]
+    records.append(_record(runs[0], **dict.fromkeys(tails.COLUMNS, 0.7)))
+    cells = [[f"{(3 * i + j) / 100:.3f} (1)" for j in range(3)] for i in range(5)]
+    alphas = {name: tails.BEYOND[data] for name, data in tails.DATA.items()}
+    expected = [
+        f"| {name} | {a} | {' | '.join(row)} | 0.500 (1) |"
+        for (name, a), row in zip(alphas.items(), cells, strict=True)
+    ]
+    assert tails.table(records).splitlines()[-5:] == expected
+    assert tails.pictures(records, tmp_path, tmp_path / "tails")[0].exists()  # of the others alone
+    # the metric: a shift of log(2) of the logarithm of a power law with P(r) = 1/r halves or doubles the CCDF
+    x = torch.from_numpy(1.0 / (1.0 - np.random.default_rng(0).random((400_000, 1))))
+    assert METRICS["beyond"](x, 2.0 * x)["beyond"] == pytest.approx(math.log(2.0), abs=0.05)
+    assert METRICS["beyond"](x, torch.where(x > 900, x, 0.5 * x))["beyond"] == 0.0
 
 
 @pytest.mark.parametrize("name", IN_THE_PLANE)

@@ -126,6 +126,10 @@ def _tails(real: Tensor, generated: Tensor) -> dict[str, float]:
     return result
 
 
+def _beyond(real: Tensor, generated: Tensor) -> dict[str, float]:
+    return {"beyond": tail_error(real, generated, lower=0.999, upper=0.9999)}
+
+
 #: What can be measured: fresh data and samples to numbers.
 METRICS: dict[str, Callable[[Tensor, Tensor], dict[str, Any]]] = {
     "msle": _msle,
@@ -133,6 +137,7 @@ METRICS: dict[str, Callable[[Tensor, Tensor], dict[str, Any]]] = {
     "f1 of 2 clusterings": _quick_f1,
     "f1 by clusters": _f1_by_clusters,
     "tails": _tails,
+    "beyond": _beyond,
 }
 
 
