@@ -242,7 +242,7 @@ def fit_asinh_scaling(
         9.5
     """
     affine = fit_scaling(x, per_column, columns)
-    table = torch.as_tensor(np.asarray(x, dtype=np.float64)) if not isinstance(x, Tensor) else x.detach().double().cpu()
+    table = x.detach().cpu().double() if isinstance(x, Tensor) else torch.from_numpy(np.asarray(x, dtype=np.float64))
     return AsinhScaling(affine.center, affine.scale, fit_scaling(torch.asinh(affine.apply(table)), per_column).scale)
 
 
