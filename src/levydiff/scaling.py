@@ -242,7 +242,7 @@ def fit_asinh_scaling(
         9.5
     """
     affine = fit_scaling(x, per_column, columns)
-    table = x.detach().cpu().double() if isinstance(x, Tensor) else torch.from_numpy(np.asarray(x, dtype=np.float64))
+    table = x.detach().cpu().double() if isinstance(x, Tensor) else torch.from_numpy(np.array(x, dtype=np.float64))
     return AsinhScaling(affine.center, affine.scale, fit_scaling(torch.asinh(affine.apply(table)), per_column).scale)
 
 
