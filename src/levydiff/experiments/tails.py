@@ -178,10 +178,10 @@ def pictures(records: Sequence[Record], networks: Path, stem: Path) -> list[Path
             means = {a: statistics.fmean(cell) for a, cell in found.items() if cell and not any(map(math.isnan, cell))}
             style = "o-" if len(means) > 1 else "s"
             ax.plot(list(means), list(means.values()), style, label=method, color=f"C{number}", ms=4)
-        ax.set(title=name, xlabel="α of the noise", yscale="log", ylim=(0.02, 3.0), xticks=ALPHAS)
+        ax.set(title=name, xlabel="α of the noise", yscale="log", ylim=(0.01, 3.0), xticks=ALPHAS)
         ax.grid(alpha=0.3, which="both")
     axes[0].set_ylabel("tail error of ‖x‖")
-    axes[0].legend(fontsize=7)
+    axes[min(1, len(axes) - 1)].legend(fontsize=7, loc="lower left")  # where nothing lies, with all data sets
     return [save_figure(figure, stem.with_suffix(".png"), dpi=110)]
 
 
