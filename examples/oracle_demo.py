@@ -26,11 +26,14 @@ def ccdf(ax: plt.Axes, radius: torch.Tensor, label: str, **style: object) -> Non
     ax.loglog(r, 1 - np.arange(len(r)) / len(r), label=label, **style)
 
 
+def _quantiles(x: torch.Tensor) -> str:
+    return "".join(f"{float(x.norm(dim=1).quantile(q)):8.2f}" for q in (0.5, 0.999))
+
+
 def tails(ax: plt.Axes, oracle: StableOracle) -> None:
     data = IsotropicStable(ALPHA, torch.zeros(2)).sample((POINTS,), torch.Generator().manual_seed(0))
     ccdf(ax, data.norm(dim=1), "data", color="black", lw=3)
-    quantile = float(data.norm(dim=1).quantile(0.999))
-    print(f"{'99.9 % quantile of the radius':32} {'data':>6} {quantile:8.1f}")
+    print(f"{'quantiles of the radius':24}{'50 %':>8}{'99.9 %':>8}\n{'data':24}{_quantiles(data)}")
     for label, sampler in (
         ("DLIM, 100 steps", DLIM(oracle, 100)),
         ("DLIM order 2, 25 steps", DLIM(oracle, 25, order=2, spacing=quadratic_time)),
@@ -39,7 +42,7 @@ def tails(ax: plt.Axes, oracle: StableOracle) -> None:
     ):
         x = sampler((POINTS, 2), torch.Generator().manual_seed(1), progress=True)
         ccdf(ax, x.norm(dim=1), label, lw=1.5)
-        print(f"{label:39} {float(x.norm(dim=1).quantile(0.999)):8.1f}")
+        print(f"{label:24}{_quantiles(x)}")
     ax.set(
         xlabel="radius r", ylabel="P(‖x‖ > r)", xlim=(0.3, None), title=f"Tails with the exact denoiser, α = {ALPHA}"
     )

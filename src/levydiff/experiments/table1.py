@@ -60,17 +60,18 @@ def table(records: Sequence[Record]) -> str:
 
 FINDINGS = """
 **What we found** (five seeds). In outline the paper's table holds: DLPM is better than LIM at every α (at 1.9 within
-the noise), α = 1.7 to 1.9 serve it better than 1.5, and with its loss Gaussian noise (α = 2) is worse. Not so the gap
-to DDPM: it scores 0.13 here, where the paper has 0.53, as good as DLPM near its best. More than two standard errors
-from the paper are DLPM at 1.6 (above) and 2 (below), DDPM (below), and LIM at all α but 1.8 (above up to 1.7 and at 2,
-below at 1.9).
+the noise), α = 1.7 to 1.9 serve it better than 1.5 (in each seed), and with its loss Gaussian noise (α = 2) is worse
+than 1.8 and 1.9. The order is MSLE's: by the tail error, which ends at the 99.9 % quantile, DLPM is best at 1.5 and 1.6
+(0.27), and LIM has the lower mean at 1.8 and 1.9. The gap to DDPM is not there: it scores 0.13 here, where the paper
+has 0.53, as good as DLPM near its best. More than two standard errors from the paper are DLPM at 1.6 (above) and 2
+(below), DDPM (below), and LIM at all α but 1.8 (above up to 1.7 and at 2, below at 1.9).
 
-*Why.* A few samples decide. Seeds differ by up to a factor of 13 (DLPM at α = 1.5), and starting the same networks at t
+*Why.* A few samples decide. Seeds differ by up to a factor of 18 (DLPM at α = 1.9), and starting the same networks at t
 = 0.9946 instead of 0.99 raises the mean by up to three quarters. The reason is the network, whose output is bounded:
 where ‖x_t‖ is large, every step divides by γ_t and nothing is taken away, so that the few starts in the far tail come
-out multiplied by up to 1/γ̄_T. Stable preconditioning removes the cause: see `ours`, which is at 0.003. Longer
-training helps heavy-tailed noise and not DDPM (second table, two seeds): at α = 1.7 DLPM is at 0.7 after a
-tenth of the steps, and may not have arrived after all of them.
+out multiplied by up to 1/γ̄_T. Stable preconditioning takes the cause away; with the rest of our recipe the score is
+0.003 (`ours`). Longer training helps heavy-tailed noise and not DDPM (second table, two seeds): at α = 1.7 DLPM is at
+0.7 after a tenth of the steps, and may not have arrived after all of them.
 
 LIM at α = 2 is explained by its start: from t = 0.9946 its first step of a hundred multiplies the scale of the noise by
 2.8 even with the exact score, beyond what the network has seen; from t = 0.99 the same networks score 0.7 ± 0.9, where
