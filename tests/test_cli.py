@@ -214,7 +214,7 @@ def test_where_and_how_sampling_starts():
     [
         ("train --data stable --decay-every 5", "decay_every is of decay = step, got 5 with decay = cosine"),
         ("train --data stable --compress", "alpha must be 2 with compress, which leaves no heavy tails to the noise"),
-        ("train --data stable --loss squared", "eta must"),
+        ("train --data stable --loss squared", "alpha must be 2 for the loss squared, got 1.7"),
         ("train --data stable --alpha 2 --loss squared --inner 2", "inner must be 1 for the loss squared, got 2"),
         ("train --data digits --compress", "compress is of points and tables"),
         ("train --data stable --groups 0", "groups must be a whole number of at least 1, got 0"),
@@ -279,3 +279,25 @@ def test_models_of_other_precisions_are_sampled_and_evaluated(tmp_path, capsys, 
     code, printed, err = run(capsys, "evaluate", "--json", str(tmp_path / "m"), *data)
     assert code == 0, err
     assert json.loads(printed)["tail_error"] > 0
+
+
+def test_the_default_loss_has_a_name(tmp_path, capsys):
+    """A run says which loss trained it, and the same loss by name goes on with it."""
+    line = ["train", "--json", "--data", "stable", "--alpha", "2", *SMALL, "--out"]
+    for name, options, other in (("bent", ["--compress"], "squared"), ("straight", [], "self-weighted")):
+        folder = str(tmp_path / name)
+        assert run(capsys, *line, folder, *options)[0] == 0
+        assert json.loads((tmp_path / name / "config.json").read_text())["loss"] == other
+        code, _, err = run(capsys, *line, folder, *options, "--loss", other)
+        assert code == 0, err
+    code, _, err = run(capsys, *line, str(tmp_path / "bent"))
+    assert code == 2 and "loss = 'squared' (now 'self-weighted'), compress = True (now False)" in err
+    # a run of before there was the option goes on, and does not become another
+    config = tmp_path / "straight" / "config.json"
+    config.write_text(json.dumps({k: v for k, v in json.loads(config.read_text()).items() if k != "compress"}))
+    assert run(capsys, *line, str(tmp_path / "straight"))[0] == 0
+    config.write_text(json.dumps({k: v for k, v in json.loads(config.read_text()).items() if k != "compress"}))
+    code, _, err = run(capsys, *line, str(tmp_path / "straight"), "--compress", "--loss", "self-weighted")
+    assert code == 2 and "compressed = False (now True)" in err, err
+    code, _, err = run(capsys, "sample", str(tmp_path / "bent"), "--alpha", "1.7")
+    assert code == 2 and "alpha must be 2 for compressed columns, got 1.7" in err

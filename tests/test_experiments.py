@@ -287,9 +287,9 @@ def test_table_2_by_clusters_and_starts():
 def test_tails_beyond_the_data(monkeypatch, tmp_path):
     runs = tails.runs(range(5))
     chosen = [run for run in runs if run.metric == "beyond"]
-    # three methods on five data sets, three seeds, of networks that the main table trains
+    # three methods on six data sets, three seeds, of networks that the main table trains
     assert (
-        len(chosen) == 45 and {run.seed for run in chosen} == {0, 1, 2} and all(len(run.draws) == 1 for run in chosen)
+        len(chosen) == 54 and {run.seed for run in chosen} == {0, 1, 2} and all(len(run.draws) == 1 for run in chosen)
     )
     assert {run.training_key for run in chosen} <= {run.training_key for run in runs if run.metric == "tails"}
     assert all(run.alpha <= float(run.data.partition("=")[2] or 2) for run in chosen if run.label == "self-weighted")
@@ -299,13 +299,13 @@ def test_tails_beyond_the_data(monkeypatch, tmp_path):
     first = [run for run in chosen if run.seed == 0]
     records = [_record(run, beyond=number / 100) for number, run in enumerate(first)]
     records.append(_record(runs[0], **dict.fromkeys(tails.COLUMNS, 0.7)))
-    cells = [[f"{(3 * i + j) / 100:.3f} (1)" for j in range(3)] for i in range(5)]
+    cells = [[f"{(3 * i + j) / 100:.3f} (1)" for j in range(3)] for i in range(6)]
     alphas = {name: tails.BEYOND[data] for name, data in tails.DATA.items()}
     expected = [
         f"| {name} | {a} | {' | '.join(row)} | 0.500 (1) |"
         for (name, a), row in zip(alphas.items(), cells, strict=True)
     ]
-    assert tails.table(records).splitlines()[-5:] == expected
+    assert tails.table(records).splitlines()[-6:] == expected
     assert tails.pictures(records, tmp_path, tmp_path / "tails")[0].exists()  # of the others alone
     # the metric: a shift of log(2) of the logarithm of a power law with P(r) = 1/r halves or doubles the CCDF
     x = torch.from_numpy(1.0 / (1.0 - np.random.default_rng(0).random((400_000, 1))))

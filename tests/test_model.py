@@ -1,12 +1,13 @@
 """A model travels with everything that sampling needs."""
 
 import json
+from functools import partial
 
 import pytest
 import torch
 
 import levydiff
-from levydiff import DLPM, Denoiser, LevyModel, LevyProcess, StablePreconditioning
+from levydiff import DLPM, Denoiser, LevyModel, LevyProcess, OneVariableLoss, SelfWeightedLoss, StablePreconditioning
 from levydiff.checkpoint import CheckpointError
 from levydiff.nn import TailMLP
 from levydiff.scaling import Scaling
@@ -172,6 +173,33 @@ def test_fit_of_compressed_columns(tmp_path):
     assert log_quantile(plain.sample(20_000, seed=0)) < 1.5
     with pytest.raises(ValueError, match="alpha must be 2 with compress"):
         levydiff.fit(x, compress=True)
+    with pytest.warns(UserWarning, match="1.7"), pytest.raises(ValueError, match="compressed columns, got 1.7"):
+        fitted.with_alpha(1.7)
+    assert "compressed by asinh" in (tmp_path / "model" / "README.md").read_text()
+
+
+def test_compressed_columns_have_the_squared_loss_and_go_on_in_their_folder(tmp_path, monkeypatch):
+    from levydiff import fitting, train
+
+    losses = []
+    monkeypatch.setattr(
+        fitting,
+        "Trainer",
+        lambda denoiser, loss, *a, **k: losses.append(loss) or train.Trainer(denoiser, loss, *a, **k),
+    )
+    x = 10**9 + torch.randint(0, 50, (300, 2), generator=torch.Generator().manual_seed(0))
+    fit = partial(levydiff.fit, x.double(), alpha=2, batch_size=32, folder=tmp_path)
+    samples = fit(steps=3, compress=True).sample(50, seed=0)
+    assert type(losses[0]) is OneVariableLoss and (losses[0].eta, losses[0].p, losses[0].rescaled) == (2.0, 2.0, True)
+    assert samples.dtype == torch.float64 and 1.0 < (samples - 1e9).abs().median() < 100.0
+    assert fit(steps=6, compress=True).info["step"] == 6
+    with pytest.raises(ValueError, match=r"same scaling, got .* with compressed = True \(now False\)"):
+        fit(steps=9)
+    fit(steps=1, folder=tmp_path / "plain")
+    assert type(losses[-1]) is SelfWeightedLoss
+    table = fitting.scaling_for(x.double(), 2, compress=True)
+    with pytest.raises(ValueError, match="alpha must be 2 for compressed columns, got 1.6"):
+        train.Trainer(model().denoiser, SelfWeightedLoss(), table.apply(x.double()).float(), scaling=table)
 
 
 def test_samples_are_made_in_bounded_batches(monkeypatch):

@@ -27,7 +27,7 @@ from . import __version__
 from .checkpoint import CheckpointError, Folder, build_denoiser, denoiser_config, load_weights, write_folder
 from .denoise import Denoiser
 from .sample import DLIM, Sampler
-from .scaling import Scaling
+from .scaling import AsinhScaling, Scaling, check_gaussian
 from .schedule import quadratic_time
 from .table import check_names
 
@@ -37,7 +37,7 @@ tags: [levydiff, diffusion, heavy-tails]
 ---
 # A levydiff model
 
-Noise: {noise}, α = {alpha}. Data: {shape} in each sample. Trained with levydiff {version}.
+Noise: {noise}, α = {alpha}. Data: {shape} in each sample{scaling}. Trained with levydiff {version}.
 
 ```python
 from levydiff import LevyModel
@@ -85,6 +85,7 @@ class LevyModel(ModelHubMixin):
         columns: Sequence[str] | None = None,
         info: dict[str, Any] | None = None,
     ) -> None:
+        check_gaussian(scaling, denoiser.process.alpha)
         self.denoiser = denoiser
         self.shape = tuple(int(n) for n in shape)
         self.scaling = scaling
@@ -174,7 +175,8 @@ class LevyModel(ModelHubMixin):
         """The README of the model's folder."""
         noise = "isotropic" if self.denoiser.process.isotropic else "independent components"
         info = json.dumps(self.info, indent=2)
-        values = {"noise": noise, "alpha": self.alpha, "shape": self.shape, "version": __version__}
+        scaling = ", compressed by asinh" if isinstance(self.scaling, AsinhScaling) else ""
+        values = {"scaling": scaling, "noise": noise, "alpha": self.alpha, "shape": self.shape, "version": __version__}
         return ModelCard(_CARD.format(info=info, **values))
 
     @classmethod

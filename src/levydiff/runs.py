@@ -76,8 +76,13 @@ class RunFolder:
         path = self.path / "config.json"
         if path.exists():
             before = json.loads(path.read_text())
-            differ = [name for name in options if name not in free and before.get(name) != options[name]]
-            changed = [f"{name} = {before.get(name)!r} (now {options[name]!r})" for name in differ]
+            # what the run does not say, since it is older than the option, the trainer compares
+            compared = [name for name in options if name in before and name not in free]
+            changed = [
+                f"{name} = {before[name]!r} (now {options[name]!r})"
+                for name in compared
+                if before[name] != options[name]
+            ]
             if changed and (self.newest() is not None or self.model.is_dir()):
                 raise ValueError(f"out must be a new folder, got {self.path} with a run of {', '.join(changed)}")
         with atomic_file(path) as temporary:

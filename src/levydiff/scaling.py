@@ -10,7 +10,8 @@ So a column is centred by its median and divided by the mean of its absolute dev
 which exist for every law, and are left alone by whatever the largest values do. For a stable law s is its scale,
 within a tenth for α from 1 to 2, so that :class:`~levydiff.denoise.StablePreconditioning` starts out nearly exact.
 (The *median* absolute deviation has these virtues too; but where half of the data sit in one narrow mode it is the
-width of that mode, or 0, and says nothing about the other half.)
+width of that mode, or 0, and says nothing about the other half.) Where more than half of a column are its median (days
+without rain), the mean is over the others, the largest fifth of them left out.
 
 The alternative to heavy-tailed noise is to take the tails away first: :class:`AsinhScaling` bends each column by a
 logarithm, so that power laws become exponential ones and Gaussian noise (α = 2) can learn them.
@@ -18,7 +19,7 @@ logarithm, so that power laws become exponential ones and Gaussian noise (α = 2
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,7 +110,7 @@ class Scaling:
         self._like(y)  # refuses what it cannot be
         x = self._restore((y.cpu() if y.device.type == "mps" else y).to(torch.float64))
         if not bool(torch.isfinite(x).all()):
-            raise FloatingPointError(f"samples as large as {float(y.abs().max()):.3g} scales do not fit {x.dtype}")
+            raise FloatingPointError(f"samples as large as {float(y.abs().max()):.3g}, scaled, do not fit {x.dtype}")
         narrow = x.to(y)
         return narrow if self.resolved_by(y.dtype) and bool(torch.isfinite(narrow).all()) else x
 
@@ -139,12 +140,10 @@ class Scaling:
     @staticmethod
     def from_json(numbers: Mapping[str, Any]) -> Scaling:
         """The scaling that ``to_json`` wrote, of either kind, in float64."""
+        if set(numbers) - {"width"} != {"center", "scale"}:
+            raise ValueError(f"numbers must have the keys center and scale, and may have width, got {sorted(numbers)}")
         tensors = {key: torch.tensor(value, dtype=torch.float64) for key, value in numbers.items()}
-        if set(numbers) == {"center", "scale"}:
-            return Scaling(**tensors)
-        if set(numbers) == {"center", "scale", "width"}:
-            return AsinhScaling(**tensors)
-        raise ValueError(f"numbers must have the keys center and scale, and may have width, got {sorted(numbers)}")
+        return AsinhScaling(**tensors) if "width" in numbers else Scaling(**tensors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +176,8 @@ class AsinhScaling(Scaling):
 
     def apply(self, x: Tensor) -> Tensor:
         """asinh((x - center)/scale)/width, for x of shape (…, d); the dtype is that of x."""
-        return torch.asinh(super().apply(x)) / self.width.to(x)
+        exact = x if x.device.type == "mps" else x.to(torch.float64)  # what is finite stays so when it is divided
+        return (torch.asinh(super().apply(exact)) / self.width.to(exact)).to(x.dtype)
 
     def _restore(self, y: Tensor) -> Tensor:
         return super()._restore(torch.sinh(self.width.to(y) * y))
@@ -195,8 +195,8 @@ def fit_scaling(x: Tensor | NDArray[Any], per_column: bool = True, columns: Sequ
     r"""The robust scaling: :math:`c_j` the median of column j, :math:`s_j` 1.15 times the mean of the smallest four
     fifths of :math:`|x_{ij} - c_j|`.
 
-    Where more than four fifths of a column are one value (days without rain), the mean of all deviations stands in for
-    it. A constant column has no scale and is an error.
+    Where more than half of a column are one value (days without rain), the mean is over the smallest four fifths of the
+    other deviations. A constant column has no scale and is an error.
 
     Arguments:
         x: The table, of shape (n, d); an array on disk is read column by column.
@@ -210,22 +210,7 @@ def fit_scaling(x: Tensor | NDArray[Any], per_column: bool = True, columns: Sequ
     """
     check_table(x, columns)
     table = x.detach().cpu().numpy() if isinstance(x, Tensor) else x
-    n, d = table.shape
-    center = np.empty(d)
-    scale = np.empty(d)
-    # All deviations are kept only for the common scale.
-    pooled = None if per_column else np.empty((d, n), np.float32 if table.dtype == np.float32 else np.float64)
-    for j in range(d):
-        column = table[:, j].astype(np.float64)
-        center[j] = np.median(column)
-        deviation = np.abs(column - center[j])
-        if pooled is None:
-            scale[j] = _typical(deviation, column_name(j, columns) + " is")
-        else:
-            pooled[j] = deviation
-    if pooled is not None:
-        scale[:] = _typical(pooled.reshape(-1), "all columns are")
-    return Scaling(torch.from_numpy(center), torch.from_numpy(scale))
+    return Scaling(*_centers_and_scales(table, per_column, columns))
 
 
 def fit_asinh_scaling(
@@ -242,8 +227,34 @@ def fit_asinh_scaling(
         9.5
     """
     affine = fit_scaling(x, per_column, columns)
-    table = x.detach().cpu().double() if isinstance(x, Tensor) else torch.from_numpy(np.array(x, dtype=np.float64))
-    return AsinhScaling(affine.center, affine.scale, fit_scaling(torch.asinh(affine.apply(table)), per_column).scale)
+    table = x.detach().cpu().numpy() if isinstance(x, Tensor) else x
+    center, scale = affine.center.numpy(), affine.scale.numpy()
+    width = _centers_and_scales(table, per_column, columns, lambda z, j: np.arcsinh((z - center[j]) / scale[j]))[1]
+    return AsinhScaling(affine.center, affine.scale, width)
+
+
+def _centers_and_scales(
+    table: NDArray[Any],
+    per_column: bool,
+    columns: Sequence[str] | None,
+    bend: Callable[[NDArray[Any], int], NDArray[Any]] = lambda column, _: column,
+) -> tuple[Tensor, Tensor]:
+    """Median and typical deviation of each column, read one by one and bent."""
+    n, d = table.shape
+    center, scale = np.empty(d), np.empty(d)
+    # All deviations are kept only for the common scale.
+    pooled = None if per_column else np.empty((d, n), np.float32 if table.dtype == np.float32 else np.float64)
+    for j in range(d):
+        column = bend(table[:, j].astype(np.float64), j)
+        center[j] = np.median(column)
+        deviation = np.abs(column - center[j])
+        if pooled is None:
+            scale[j] = _typical(deviation, column_name(j, columns) + " is")
+        else:
+            pooled[j] = deviation
+    if pooled is not None:
+        scale[:] = _typical(pooled.reshape(-1), "all columns are")
+    return torch.from_numpy(center), torch.from_numpy(scale)
 
 
 def scaling_for(
@@ -260,11 +271,19 @@ def scaling_for(
     return (fit_asinh_scaling if compress else fit_scaling)(x, per_column, columns)
 
 
+def check_gaussian(scaling: Scaling | None, alpha: float) -> None:
+    """Refuse compressed columns under heavy-tailed noise: sinh of a stable variable soon fits no number."""
+    if isinstance(scaling, AsinhScaling) and alpha != 2:
+        raise ValueError(f"alpha must be 2 for compressed columns, got {alpha}")
+
+
 def _typical(deviation: NDArray[Any], what: str) -> float:
-    """1.15 times the mean of the smallest four fifths of deviations (which it reorders); the mean of all, if 0."""
-    mean = float(deviation.mean(dtype=np.float64))
-    if mean == 0.0:
+    """1.15 times the mean of the smallest four fifths of deviations (which it reorders); of those above 0 alone, where
+    they are fewer than half: else the scale would be that of the few of them among the four fifths, if any."""
+    above = deviation[deviation > 0]
+    if len(above) == 0:
         raise ValueError(f"{what} constant and cannot be scaled: leave it out")
-    kept = max(1, 4 * len(deviation) // 5)
-    deviation.partition(kept - 1)
-    return 1.15 * float(deviation[:kept].mean(dtype=np.float64)) or mean
+    chosen = above if 2 * len(above) < len(deviation) else deviation
+    kept = max(1, 4 * len(chosen) // 5)
+    chosen.partition(kept - 1)
+    return 1.15 * float(chosen[:kept].mean(dtype=np.float64))

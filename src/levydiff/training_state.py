@@ -19,6 +19,7 @@ from torch import Tensor
 
 from .checkpoint import Folder, denoiser_config, load_weights, optimizer_tensors, restore_optimizer, write_folder
 from .loss import Loss
+from .scaling import AsinhScaling
 
 if TYPE_CHECKING:
     from .train import Trainer
@@ -113,6 +114,8 @@ def load_state(trainer: Trainer, path: Path) -> None:
 def check_same(trainer: Trainer, folder: Folder, training: Mapping[str, Any]) -> None:
     """Refuse a checkpoint of another denoiser, other data, another loss or other settings."""
     saved = folder.record("config")["levydiff"]
+    compressed = ("width" in (saved["scaling"] or {}), isinstance(trainer.scaling, AsinhScaling))
+    _refuse_changes("scaling", folder.path, *({"compressed": one} for one in compressed))
     _refuse_changes("denoiser", folder.path, saved["denoiser"], denoiser_config(trainer.denoiser))
     if "data" in training:  # the first checkpoints did not say
         trainer.batches.check_outline(training["data"])

@@ -108,14 +108,21 @@ def build_unet(options: TrainOptions, shape: Sequence[int], classes: int) -> UNe
     return makers[name](shape[0], shape[1], classes)
 
 
+def loss_name(options: TrainOptions) -> str:
+    """The loss that is asked for, or else the default."""
+    return options.loss or ("squared" if options.compress else "self-weighted")
+
+
 def build_loss(options: TrainOptions, process: LevyProcess) -> Loss:
     """The objective."""
-    name = options.loss or ("squared" if options.compress else "self-weighted")
+    name = loss_name(options)
     steps = options.grid or (100 if name in ("two-variable", "full-kl", "cauchy") else 0)
     grid: Any = process.schedule.grid(steps) if steps else None
     inner, groups = check_count("inner", options.inner), check_count("groups", options.groups)
     if inner > 1 and name in ("self-weighted", "squared", "lim", "ddpm", "cauchy"):
         raise ValueError(f"inner must be 1 for the loss {name}, got {inner}")
+    if name == "squared" and process.alpha != 2:
+        raise ValueError(f"alpha must be 2 for the loss squared, got {process.alpha}")
     makers: dict[str, Callable[[], Loss]] = {
         "self-weighted": lambda: SelfWeightedLoss(grid),
         "one-variable": lambda: OneVariableLoss(inner=inner, grid=grid),

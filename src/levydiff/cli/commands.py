@@ -27,6 +27,7 @@ from .build import (
     build_denoiser,
     build_loss,
     build_sampler,
+    loss_name,
     split_rows,
 )
 from .config import ClassifierOptions, ReproduceOptions, SampleOptions, TrainOptions
@@ -37,7 +38,7 @@ from .models import column_names, load_model, unfinished
 
 def train(options: TrainOptions, quiet: bool = False) -> dict[str, Any]:
     """Train, sample, draw the pictures; resume what was stopped."""
-    folder = Path(options.out)
+    folder, options = Path(options.out), dataclasses.replace(options, loss=loss_name(options))
     if is_images(options.data):
         return train_on_images(options, folder, quiet)
     refuse_image_options(options)

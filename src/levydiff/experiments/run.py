@@ -68,6 +68,10 @@ class Run(Trial):
 
     MEASURED = ("label", "draws", "metric", "evaluated")
 
+    def __post_init__(self) -> None:
+        if self.compress and not self.scaled:
+            raise ValueError("scaled must be True with compress, got False")
+
     def to_record(self) -> dict[str, Any]:
         """As JSON; without options of few runs where they are as usual, so that the others keep their names."""
         record = super().to_record()

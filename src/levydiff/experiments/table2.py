@@ -2,8 +2,9 @@
 
     levydiff reproduce table2
 
-Cost: 13 trainings a seed, two to three minutes of one core each, and 16 shorter ones. DLPM_5 evaluates its network 25
-times for each data point and costs about nine times as much; it is made at three values of α with the first two seeds.
+Cost: 13 trainings a seed, two to three minutes of one core each, 16 shorter ones, and 8 of the networks measured again.
+DLPM_5 evaluates its network 25 times for each data point and costs about nine times as much; it is made at three values
+of α with the first two seeds.
 """
 
 from __future__ import annotations
