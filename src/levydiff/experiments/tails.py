@@ -16,7 +16,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ..plot import new_figure, save_figure
+from ..plot import new_grid, save_figure
 from .experiment import Experiment, small
 from .ours import ours
 from .report import Cell, markdown, mean_and_spread, median_and_quartiles, scores
@@ -173,8 +173,11 @@ def pictures(records: Sequence[Record], networks: Path, stem: Path) -> list[Path
     """Tail error against α, one panel a data set."""
     records = [record for record in records if record["run"]["metric"] == "tails"]
     shown = {name: data for name, data in DATA.items() if any(r["run"]["data"] == data for r in records)}
-    figure, axes = new_figure(len(shown), 3.2, 3.4)
-    for ax, (name, data) in zip(axes, shown.items(), strict=True):
+    figure, axes = new_grid(-(-len(shown) // 3), min(3, len(shown)), 3.6, 3.2)
+    panels = [ax for row in axes for ax in row]
+    for ax in panels[len(shown) :]:
+        ax.set_axis_off()
+    for ax, (name, data) in zip(panels, shown.items(), strict=False):
         for number, (method, (label, draw)) in enumerate(METHODS.items()):
             where = {"label": label, "data": data}
             found = {a: scores(records, draw.name, "tail_error", **where, alpha=a) for a in ALPHAS}
@@ -183,8 +186,9 @@ def pictures(records: Sequence[Record], networks: Path, stem: Path) -> list[Path
             ax.plot(list(means), list(means.values()), style, label=method, color=f"C{number}", ms=4)
         ax.set(title=name, xlabel="α of the noise", yscale="log", ylim=(0.01, 3.0), xticks=ALPHAS)
         ax.grid(alpha=0.3, which="both")
-    axes[0].set_ylabel("tail error of ‖x‖")
-    axes[min(1, len(axes) - 1)].legend(fontsize=7, loc="lower left")  # where nothing lies, with all data sets
+    for row in axes:
+        row[0].set_ylabel("tail error of ‖x‖")
+    panels[min(1, len(shown) - 1)].legend(fontsize=7, loc="lower left")  # where nothing lies, with all data sets
     return [save_figure(figure, stem.with_suffix(".png"), dpi=110)]
 
 
