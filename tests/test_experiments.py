@@ -57,10 +57,9 @@ def test_the_key_is_everything_but_the_label():
         "rate": 1e-3,
         "decay": "cosine",
         "ema": 0.9,
-        "compress": True,
         "isotropic": False,
     }
-    assert set(changes) == {field.name for field in fields(Run)} - {"label"}
+    assert set(changes) == {field.name for field in fields(Run)} - {"label", "compress"}
     keys = {name: replace(TINY, **{name: value}).key for name, value in changes.items()}
     assert len({*keys.values(), TINY.key}) == len(changes) + 1
     shared = {
@@ -68,6 +67,10 @@ def test_the_key_is_everything_but_the_label():
     }
     assert shared == {"draws", "metric", "evaluated"}
     assert Run.from_record(json.loads(json.dumps(TINY.to_record()))) == TINY
+    scaled = replace(TINY, scaled=True)
+    assert replace(scaled, compress=True).training_key != scaled.training_key
+    with pytest.raises(ValueError, match="scaled must be True with compress, got False"):
+        replace(TINY, compress=True)
 
 
 def test_the_protocol_is_the_papers():
