@@ -213,7 +213,7 @@ def test_where_and_how_sampling_starts():
     ("line", "message"),
     [
         ("train --data stable --decay-every 5", "decay_every is of decay = step, got 5 with decay = cosine"),
-        ("train --data stable --compress", "alpha must be 2 with compress, which leaves no heavy tails to the noise"),
+        ("train --data stable --compress", "alpha must be 2 for compressed columns, got 1.7"),
         ("train --data stable --loss squared", "alpha must be 2 for the loss squared, got 1.7"),
         ("train --data stable --alpha 2 --loss squared --inner 2", "inner must be 1 for the loss squared, got 2"),
         ("train --data digits --compress", "compress is of points and tables"),

@@ -171,7 +171,7 @@ def test_fit_of_compressed_columns(tmp_path):
     # before the training, half a unit here. A Gaussian of such a width ends at log 3.29 = 1.2.
     assert abs(log_quantile(x) - 2.60) < 0.2 and abs(log_quantile(samples) - 2.60) < 0.6
     assert log_quantile(plain.sample(20_000, seed=0)) < 1.5
-    with pytest.raises(ValueError, match="alpha must be 2 with compress"):
+    with pytest.raises(ValueError, match="alpha must be 2 for compressed columns, got 1.7"):
         levydiff.fit(x, compress=True)
     with pytest.warns(UserWarning, match="1.7"), pytest.raises(ValueError, match="compressed columns, got 1.7"):
         fitted.with_alpha(1.7)

@@ -85,7 +85,7 @@ class LevyModel(ModelHubMixin):
         columns: Sequence[str] | None = None,
         info: dict[str, Any] | None = None,
     ) -> None:
-        check_gaussian(scaling, denoiser.process.alpha)
+        check_gaussian(isinstance(scaling, AsinhScaling), denoiser.process.alpha)
         self.denoiser = denoiser
         self.shape = tuple(int(n) for n in shape)
         self.scaling = scaling

@@ -266,14 +266,13 @@ def scaling_for(
 ) -> Scaling:
     """The scaling for noise of index α: :func:`fit_asinh_scaling` if the tails are to be compressed, which is for
     α = 2 alone, else :func:`fit_scaling`."""
-    if compress and alpha != 2:
-        raise ValueError(f"alpha must be 2 with compress, which leaves no heavy tails to the noise, got {alpha}")
+    check_gaussian(compress, alpha)
     return (fit_asinh_scaling if compress else fit_scaling)(x, per_column, columns)
 
 
-def check_gaussian(scaling: Scaling | None, alpha: float) -> None:
+def check_gaussian(compressed: bool, alpha: float) -> None:
     """Refuse compressed columns under heavy-tailed noise: sinh of a stable variable soon fits no number."""
-    if isinstance(scaling, AsinhScaling) and alpha != 2:
+    if compressed and alpha != 2:
         raise ValueError(f"alpha must be 2 for compressed columns, got {alpha}")
 
 

@@ -37,7 +37,7 @@ from .loss import Loss
 from .model import LevyModel
 from .rng import Generator, SampleStreams
 from .runs import RunFolder
-from .scaling import Scaling, check_gaussian
+from .scaling import AsinhScaling, Scaling, check_gaussian
 from .stable import watch_draws
 from .train_config import TrainConfig
 from .training_state import load_state, save_state
@@ -135,7 +135,7 @@ class Trainer:
             own = self.batches.batch_size
             raise ValueError(f"data must come in batches of config.batch_size = {self.config.batch_size}, got {own}")
         self.validation = validation
-        check_gaussian(scaling, denoiser.process.alpha)
+        check_gaussian(isinstance(scaling, AsinhScaling), denoiser.process.alpha)
         self.scaling, self.columns, self.info = scaling, columns, dict(info or {})
         self.denoiser, self.loss = denoiser, loss
         rate = self.config.rate.at(0, self.config.steps)
