@@ -19,11 +19,21 @@ import torch
 from levydiff import DLPM, LevyProcess, MedianOfMeans, SelfWeightedLoss, StablePreconditioning, fit
 from levydiff.cli import main
 from levydiff.cli.build import build_data, build_denoiser, build_loss, build_mlp
-from levydiff.data import GaussianGrid
+from levydiff.data import Funnel, GaussianGrid
 from levydiff.experiments import NAMES, load, ours, paper, report, table1, table2, tails
 from levydiff.experiments.experiment import Experiment, small
+from levydiff.experiments.likelihood import fit_funnel
 from levydiff.experiments.reproduce import Sheet, _data_folder, reproduce
-from levydiff.experiments.run import CLUSTERS, FRESH, METRICS, Run, score_of_data
+from levydiff.experiments.run import (
+    CLUSTERS,
+    FRESH,
+    METRICS,
+    Run,
+    fitted_points,
+    other_points,
+    score_without_training,
+    training_points,
+)
 from levydiff.experiments.sweep import finished, sweep
 from levydiff.experiments.trial import Draw, execute, sample, train
 from levydiff.metrics import msle, prd
@@ -124,8 +134,16 @@ def test_a_diverging_sampler_is_a_result(monkeypatch):
 def test_the_score_of_data_is_the_floor():
     # Two samples of 25000 of the same law: the metric's floor on stable data is near 0.0015 (design notes), and it is
     # never 0.
-    floor = score_of_data(replace(TINY, evaluated=25_000))["msle"]
+    floor = score_without_training(replace(TINY, evaluated=25_000), other_points)["msle"]
     assert 1e-4 < floor < 1e-2
+
+
+def test_points_without_training():
+    run = replace(TINY, data="funnel", points=300, evaluated=500, seed=4)
+    drawn = [Funnel()(n, torch.Generator().manual_seed(seed)) for n, seed in ((300, 4), (500, 4 + 2 * FRESH))]
+    assert torch.equal(training_points(run), drawn[0]) and torch.equal(other_points(run), drawn[1])
+    law = fit_funnel(drawn[0])
+    assert torch.equal(fitted_points(run), law(500, torch.Generator().manual_seed(4 + 3 * FRESH)))
 
 
 def test_a_sweep_makes_each_run_once(tmp_path, monkeypatch):
@@ -297,7 +315,7 @@ def test_tails_beyond_the_data(monkeypatch, tmp_path):
     assert {run.training_key for run in chosen} <= {run.training_key for run in runs if run.metric == "tails"}
     assert all(run.alpha <= float(run.data.partition("=")[2] or 2) for run in chosen if run.label == "self-weighted")
     monkeypatch.setattr(
-        tails, "score_of_data", lambda run, training=False: dict.fromkeys([*tails.COLUMNS, "beyond"], 0.5)
+        tails, "score_without_training", lambda run, source: dict.fromkeys([*tails.COLUMNS, "beyond"], 0.5)
     )
     first = [run for run in chosen if run.seed == 0]
     records = [_record(run, beyond=number / 100) for number, run in enumerate(first)]
@@ -305,7 +323,7 @@ def test_tails_beyond_the_data(monkeypatch, tmp_path):
     cells = [[f"{(3 * i + j) / 100:.3f} (1)" for j in range(3)] for i in range(6)]
     alphas = {name: tails.BEYOND[data] for name, data in tails.DATA.items()}
     expected = [
-        f"| {name} | {a} | {' | '.join(row)} | 0.500 (1) |"
+        f"| {name} | {a} | {' | '.join(row)} | 0.500 (1) | 0.500 (1) |"
         for (name, a), row in zip(alphas.items(), cells, strict=True)
     ]
     assert tails.table(records).splitlines()[-6:] == expected
@@ -431,7 +449,7 @@ def test_the_winner_is_the_librarys_default():
 @pytest.mark.parametrize("name", [name for name in IN_THE_PLANE if load(name).pictures is not None])
 def test_every_picture_can_be_drawn(name, tmp_path):
     experiment = load(name)
-    runs = [replace(run, steps=2, batch_size=16, points=200, evaluated=200) for run in experiment.quick([0])]
+    runs = [replace(run, steps=2, batch_size=16, points=200, evaluated=1000) for run in experiment.quick([0])]
     values = {"msle": 0.1, "f1": 0.9, "tail_error": 0.2}
     records = [_record(run) | {"results": {draw.name: values for draw in run.draws}} for run in runs]
     if name.startswith("figure"):  # of samples, so of networks in the cache: none is trained for a picture

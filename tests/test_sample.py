@@ -142,6 +142,16 @@ def test_lim_has_its_own_stationary_law(alpha):
     assert stats.ks_2samp(x.flatten().numpy(), target.flatten().numpy()).pvalue > 0.01
 
 
+@pytest.mark.parametrize(("alpha", "steps", "factor"), [(2.0, 100, 2.8), (2.0, 400, 1.2), (1.7, 100, 3.3)])
+def test_the_first_step_of_lim_from_its_own_end_of_time(alpha, steps, factor):
+    # What `table1` and `table3` say. At t = 0.9946 hardly a signal is left: x is noise of scale 1 and ε̂ = x. Then the
+    # step is x → (1/γ - α(1/γ - 1))x + (γ^{-α} - 1)^{1/α} ε', of the scale (|1 - (α-1)(1/γ - 1)|^α + γ^{-α} - 1)^{1/α}.
+    chain = LIM(StableOracle(LevyProcess(alpha)), steps, spacing=linear_time).chain
+    gamma = float(chain.gamma[steps])
+    scale = (abs(1 - (alpha - 1) * (1 / gamma - 1)) ** alpha + gamma**-alpha - 1) ** (1 / alpha)
+    assert scale == pytest.approx(factor, abs=0.05) and float(chain.times[steps]) == pytest.approx(0.9946)
+
+
 MEANS = torch.tensor([[-1.0, 0.0], [1.0, 0.5], [0.2, -1.0]], dtype=F64)
 STDS = torch.tensor([0.1, 0.2, 0.15], dtype=F64)
 WEIGHTS = torch.tensor([0.5, 0.3, 0.2], dtype=F64)

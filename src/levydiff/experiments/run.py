@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ..cli.build import build_data, build_denoiser, build_loss, build_rate
@@ -16,6 +17,7 @@ from ..model import LevyModel
 from ..scaling import scaling_for
 from ..train import Trainer
 from ..train_config import TrainConfig
+from .likelihood import fitted_law
 from .trial import Draw, Trial
 
 #: Data for evaluation are drawn with the run's seed plus this, so that they are fresh.
@@ -83,7 +85,7 @@ class Run(Trial):
 
     def fit(self, folder: Path | None, progress: bool = False) -> LevyModel:
         options = self.options()
-        data = build_data(self.data, None, self.points, self.seed).values.float()
+        data = training_points(self)
         scaling = scaling_for(data, self.alpha, self.compress) if self.scaled else None
         rows = data if scaling is None else scaling.apply(data)
         denoiser = build_denoiser(options, rows)
@@ -145,14 +147,29 @@ METRICS: dict[str, Callable[[Tensor, Tensor], dict[str, Any]]] = {
 }
 
 
+def training_points(run: Run) -> Tensor:
+    """What the run trains on."""
+    return build_data(run.data, None, run.points, run.seed).values.float()
+
+
+def other_points(run: Run) -> Tensor:
+    """As many fresh points as the run's samples are compared with, and others."""
+    return build_data(run.data, None, run.evaluated, run.seed + 2 * FRESH).values.float()
+
+
+def fitted_points(run: Run) -> Tensor:
+    """As many points of the data's own law, with its constants estimated from the run's training points."""
+    law = fitted_law(run.data, training_points(run))
+    return law(run.evaluated, torch.Generator().manual_seed(run.seed + 3 * FRESH))
+
+
 @cache
-def score_of_data(run: Run, training: bool = False) -> dict[str, Any]:
-    """The metric of fresh data against other fresh data: what a perfect model would score.
+def score_without_training(run: Run, source: Callable[[Run], Tensor]) -> dict[str, Any]:
+    """The run's metric of points that no network made, to compare with those that one did.
 
     Arguments:
         run: Says which data, how many, and which metric.
-        training: The run's training points instead of other fresh data: what a model that only remembers would score.
+        source: :func:`other_points` for what a perfect model would score, :func:`training_points` for one that only
+            remembers, :func:`fitted_points` for one that is told the formula.
     """
-    real = build_data(run.data, None, run.evaluated, run.seed + FRESH).values.float()
-    number, seed = (run.points, run.seed) if training else (run.evaluated, run.seed + 2 * FRESH)
-    return METRICS[run.metric](real, build_data(run.data, None, number, seed).values.float())
+    return run.judge()(source(run))
