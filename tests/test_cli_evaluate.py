@@ -51,6 +51,16 @@ def test_every_column_counts_whatever_its_units(tmp_path, capsys):
     assert 1.3 < good["columns"]["a"]["tail_index_data"] < 2.7 < good["columns"]["b"]["tail_index_data"]
 
 
+def test_the_bias_says_whether_extremes_are_too_many_or_too_few(tmp_path, capsys):
+    data = write(tmp_path / "t.csv", ("a", "b"), **columns(0))
+    for factor in (0.5, 2.0):
+        wrong = columns(0) | {"b": factor * columns(0)["b"]}
+        result = evaluate(capsys, write(tmp_path / "s.csv", ("a", "b"), **wrong), "--data", data)
+        a, b = (result["columns"][name] for name in "ab")
+        assert a["tail_bias"] == 0.0 and abs(b["tail_bias"]) == pytest.approx(b["tail_error"])
+        assert (b["tail_bias"] > 0.5) == (factor > 1) and (result["tail_bias"] > 0) == (factor > 1)
+
+
 def test_columns_are_matched_by_name(tmp_path, capsys):
     data = write(tmp_path / "t.csv", ("a", "b"), **columns(0))
     straight = evaluate(capsys, write(tmp_path / "ab.csv", ("a", "b"), **columns(1)), "--data", data)

@@ -307,7 +307,7 @@ def test_table_2_by_clusters_and_starts():
 
 def test_tails_beyond_the_data(monkeypatch, tmp_path):
     runs = tails.runs(range(5))
-    chosen = [run for run in runs if run.metric == "beyond"]
+    chosen = [run for run in runs if run.metric == "beyond 99.9 %"]
     # three methods on six data sets, three seeds, of networks that the main table trains
     assert (
         len(chosen) == 54 and {run.seed for run in chosen} == {0, 1, 2} and all(len(run.draws) == 1 for run in chosen)
@@ -315,23 +315,25 @@ def test_tails_beyond_the_data(monkeypatch, tmp_path):
     assert {run.training_key for run in chosen} <= {run.training_key for run in runs if run.metric == "tails"}
     assert all(run.alpha <= float(run.data.partition("=")[2] or 2) for run in chosen if run.label == "self-weighted")
     monkeypatch.setattr(
-        tails, "score_without_training", lambda run, source: dict.fromkeys([*tails.COLUMNS, "beyond"], 0.5)
+        tails, "score_without_training", lambda run, source: dict.fromkeys([*tails.COLUMNS, "tail_bias"], 0.5)
     )
     first = [run for run in chosen if run.seed == 0]
-    records = [_record(run, beyond=number / 100) for number, run in enumerate(first)]
+    records = [_record(run, tail_error=n / 100, tail_bias=-n / 100) for n, run in enumerate(first)]
     records.append(_record(runs[0], **dict.fromkeys(tails.COLUMNS, 0.7)))
-    cells = [[f"{(3 * i + j) / 100:.3f} (1)" for j in range(3)] for i in range(6)]
-    alphas = {name: tails.BEYOND[data] for name, data in tails.DATA.items()}
-    expected = [
-        f"| {name} | {a} | {' | '.join(row)} | 0.500 (1) | 0.500 (1) |"
-        for (name, a), row in zip(alphas.items(), cells, strict=True)
-    ]
-    assert tails.table(records).splitlines()[-6:] == expected
+    lines = tails.table(records).splitlines()
+    for sign, shown in ((-1, lines[-6:]), (1, lines[-17:-11])):
+        for i, (name, data) in enumerate(tails.DATA.items()):
+            cells = " | ".join(f"{sign * (3 * i + j) / 100:.3f} (1)" for j in range(3))
+            assert shown[i] == f"| {name} | {tails.BEYOND[data]} | {cells} | 0.500 (1) | 0.500 (1) |"
     assert tails.pictures(records, tmp_path, tmp_path / "tails")[0].exists()  # of the others alone
     # the metric: a shift of log(2) of the logarithm of a power law with P(r) = 1/r halves or doubles the CCDF
     x = torch.from_numpy(1.0 / (1.0 - np.random.default_rng(0).random((400_000, 1))))
-    assert METRICS["beyond"](x, 2.0 * x)["beyond"] == pytest.approx(math.log(2.0), abs=0.05)
-    assert METRICS["beyond"](x, torch.where(x > 900, x, 0.5 * x))["beyond"] == 0.0
+    # (off by a fifth where 20 and 40 points are left, by less before).
+    for factor in (0.5, 2.0):
+        scored = METRICS["beyond 99.9 %"](x, factor * x)
+        assert scored["tail_bias"] == pytest.approx(math.log(factor), abs=0.1)
+        assert scored["tail_error"] == pytest.approx(math.log(2.0), abs=0.1)
+    assert METRICS["beyond 99.9 %"](x, torch.where(x > 900, x, 0.5 * x)) == {"tail_error": 0.0, "tail_bias": 0.0}
 
 
 @pytest.mark.parametrize("name", IN_THE_PLANE)

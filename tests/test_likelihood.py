@@ -16,7 +16,7 @@ def _generator(seed):
 
 
 def _slopes(log_density, constants):
-    """The slope of the log likelihood in each constant, in its own standard errors: 0 at the maximum, else about 1."""
+    """The slope of the log likelihood in each constant: 0 at the maximum, about 1 a standard error away from it."""
     constants = torch.tensor(constants, dtype=torch.float64)
     shifts = 1e-5 * torch.eye(len(constants), dtype=torch.float64)
     slopes = torch.stack([log_density(constants + h) - log_density(constants - h) for h in shifts]) / 2e-5
@@ -37,12 +37,13 @@ def test_the_likelihood_of_a_student_t_is_flat_at_its_fit(df):
         return normalisation - (nu + 2) / 2 * torch.log1p((first.square() + second.square()) / nu)
 
     root = [law.root[0, 0], law.root[1, 0], law.root[1, 1]]
-    assert _slopes(log_density, [*law.center, *root, law.df]).abs().max() < 1e-3  # where the iteration stops
+    assert _slopes(log_density, [*law.center, *root, law.df]).abs().max() < 1e-4  # 1e-6 is where the iteration stops
     assert _slopes(log_density, [*law.center, *root, 1.02 * law.df]).abs().max() > 0.1
-    # It is the law that made the points, within four standard errors of about 1.5/√n.
-    assert law.df == pytest.approx(df, rel=4 * 1.5 / math.sqrt(3000))
-    assert law.center.tolist() == pytest.approx([5.0, -3.0], abs=0.25)
-    assert root == pytest.approx([2.0, -1.0, 0.5], rel=4 * 1.5 / math.sqrt(3000))
+    # It is the law that made the points. Over many samples ν̂/ν has a standard deviation of 1.3/√n (ν = 1) to 2.3/√n
+    # (ν = 3), the entries of R of 1.4/√n or less, the centre of 2.8/√n or less: within four of them.
+    unit = 4 / math.sqrt(3000)
+    assert law.df == pytest.approx(df, rel=2.3 * unit) and root == pytest.approx([2.0, -1.0, 0.5], rel=1.4 * unit)
+    assert law.center.tolist() == pytest.approx([5.0, -3.0], abs=2.8 * unit)
 
 
 def test_the_likelihood_of_a_funnel_is_flat_at_its_fit():
@@ -74,6 +75,20 @@ def test_what_5000_points_of_the_funnel_tell():
     assert fitted < remembered - 0.01
 
 
+def test_what_5000_points_of_a_student_t_tell():
+    # What `tails` says of ν = 1: the mean tail error of the fitted law is 0.083 (400 draws of the points, standard
+    # deviation 0.044), of other data 0.060 (0.027). Of 60 draws the means are off by 0.006 and 0.0035 (one standard
+    # error): tolerances of three.
+    generator, law = _generator(1), StudentT(1.0)
+    errors = []
+    for _ in range(60):
+        points, real = law(5000, generator), law(25_000, generator)
+        fitted = fit_student_t(points, rounds=30)(25_000, generator)
+        errors.append([tail_error(real, fitted), tail_error(real, law(25_000, generator))])
+    fitted, perfect = np.mean(errors, axis=0)
+    assert fitted == pytest.approx(0.083, abs=0.018) and perfect == pytest.approx(0.060, abs=0.011)
+
+
 def test_a_fitted_law_with_the_true_constants_is_the_law():
     draws = [law.draw(100, _generator(3)) for law in (Funnel(), FittedFunnel(0.0, 3.0, 0.0, 1.0))]
     assert torch.equal(*draws)
@@ -84,7 +99,9 @@ def test_a_fitted_law_with_the_true_constants_is_the_law():
 
 
 def test_other_data_have_no_law_to_fit():
-    assert isinstance(fitted_law("student-t:df=3", StudentT(3.0)(50)), FittedStudentT)
-    assert isinstance(fitted_law("funnel", Funnel()(50)), FittedFunnel)
+    assert isinstance(fitted_law("student-t:df=3", StudentT(3.0)(50, _generator(4))), FittedStudentT)
+    assert isinstance(fitted_law("funnel", Funnel()(50, _generator(4))), FittedFunnel)
     with pytest.raises(ValueError, match="data must be one of student-t, funnel, got 'grid'"):
         fitted_law("grid", torch.zeros(5, 2))
+    with pytest.raises(ValueError, match="points must have 2 columns, v and x, got 3"):
+        fitted_law("funnel:dim=3", Funnel(dim=3)(50, _generator(4)))

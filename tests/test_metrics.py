@@ -14,7 +14,7 @@ def test_names():
     assert len(set(metrics.__all__)) == len(metrics.__all__)
 
 
-@pytest.mark.parametrize("name", ["msle", "tail_error", "global_l1", "prd", "prdc", "frechet_distance"])
+@pytest.mark.parametrize("name", ["msle", "tail_error", "tail_bias", "global_l1", "prd", "prdc", "frechet_distance"])
 def test_tensors_and_arrays(name):
     metric, options = getattr(metrics, name), {"repeats": 2} if name == "prd" else {}
     of_tensors = metric(REAL, GENERATED, **options)

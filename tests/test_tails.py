@@ -14,6 +14,7 @@ from levydiff.tails import (
     moment_estimator,
     msle,
     return_levels,
+    tail_bias,
     tail_error,
 )
 
@@ -79,6 +80,21 @@ def test_tail_error_by_hand_and_its_floor():
     expected = (math.log(0.8 / 0.5) + math.log(0.5 / 0.3) + math.log(0.2 / 0.1)) / 3
     value = tail_error(np.arange(1.0, 11.0), generated, lower=0.2, upper=0.8, levels=3)
     assert value == pytest.approx(expected)
+
+
+def test_tail_bias_is_the_tail_error_with_its_sign():
+    # As above: CCDF 1/2 and 1/4 of the data at the thresholds, 1/10 twice or 1 twice of what was generated.
+    few, many = [0.0] * 5, [9.0]
+    options = {"lower": 0.5, "upper": 0.75, "levels": 2}
+    assert tail_bias([1.0, 2, 3, 4], few, **options) == pytest.approx(-(math.log(5) + math.log(2.5)) / 2)
+    assert tail_bias([1.0, 2, 3, 4], many, **options) == pytest.approx((math.log(2) + math.log(4)) / 2)
+    # 1/2 and 1/2: right at the first threshold, twice too many at the second. 3/10 and 3/10: errors of both signs.
+    assert tail_bias([1.0, 2, 3, 4], [0.0, 9.0], **options) == pytest.approx(math.log(2) / 2)
+    mixed = [0.0] * 7 + [9.0] * 3
+    assert tail_bias([1.0, 2, 3, 4], mixed, **options) == pytest.approx((math.log(0.6) + math.log(1.2)) / 2)
+    assert tail_error([1.0, 2, 3, 4], mixed, **options) == pytest.approx((-math.log(0.6) + math.log(1.2)) / 2)
+    y = X * [1.0, -3.0]
+    assert tail_bias(X, y, coordinate=0) == 0.0 and tail_bias(X, y, coordinate=1) > 1.0
 
 
 def test_radius_or_coordinate():

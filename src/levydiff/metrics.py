@@ -28,6 +28,7 @@ from .tails import (
     moment_estimator,
     msle,
     return_levels,
+    tail_bias,
     tail_error,
 )
 
@@ -49,6 +50,7 @@ __all__ = [
     "prd",
     "prdc",
     "return_levels",
+    "tail_bias",
     "tail_error",
     "welch_t_test",
 ]

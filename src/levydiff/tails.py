@@ -7,6 +7,7 @@ step function :math:`x_{(⌈np⌉)}`, and CCDF(r) is the share of points above r
 ============================  ==============================================================================
 :func:`msle`                  squared log-ratio of quantiles above ξ (the paper's score; signed coordinate)
 :func:`tail_error`            log-ratio of exceedance probabilities between the 95 % and the 99.9 % quantile
+:func:`tail_bias`             the same with its sign: too few extremes, or too many
 :func:`global_l1`             area between the two CCDFs: the 1-Wasserstein distance of the radii
 :func:`hill`                  tail index of one sample, for laws with a power tail
 :func:`moment_estimator`      the same, which also recognises tails lighter than any power
@@ -16,7 +17,7 @@ step function :math:`x_{(⌈np⌉)}`, and CCDF(r) is the share of points above r
 
 A sample (n, d) becomes a list of numbers in one of two ways. ``coordinate=None`` takes the radius ‖x‖ (of a sample of
 shape (n,): \|x\|); an index takes one coordinate, as its absolute value where the size is meant (``tail_error``,
-``global_l1``, ``hill``, ``moment_estimator``) and with its sign where the upper tail is (the others).
+``tail_bias``, ``global_l1``, ``hill``, ``moment_estimator``) and with its sign where the upper tail is (the others).
 """
 
 from __future__ import annotations
@@ -138,6 +139,35 @@ def tail_error(
         >>> round(tail_error(x, 2.0 * x), 1), round(math.log(2.0), 1)
         (0.7, 0.7)
     """
+    return float(np.mean(np.abs(_log_ratios(real, generated, coordinate, lower, upper, levels))))
+
+
+def tail_bias(
+    real: Sample,
+    generated: Sample,
+    coordinate: int | None = None,
+    lower: float = 0.95,
+    upper: float = 0.999,
+    levels: int = 20,
+) -> float:
+    r"""As :func:`tail_error`, with the sign: negative where the generated sample has too few extremes, positive where
+    it has too many.
+
+    Arguments:
+        real, generated, coordinate, lower, upper, levels: As for :func:`tail_error`.
+
+    Example:
+        >>> x = np.random.default_rng(0).pareto(1.0, 10_000) + 1.0  # CCDF(r) = 1/r
+        >>> round(tail_bias(x, 2.0 * x), 1), round(tail_bias(x, 0.5 * x), 1)
+        (0.7, -0.7)
+    """
+    return float(np.mean(_log_ratios(real, generated, coordinate, lower, upper, levels)))
+
+
+def _log_ratios(
+    real: Sample, generated: Sample, coordinate: int | None, lower: float, upper: float, levels: int
+) -> NDArray[np.float64]:
+    """log CCDF_gen(r_k) - log CCDF_real(r_k) at the quantiles r_k of :func:`tail_error`."""
     lower, upper, levels = check_fraction("lower", lower), check_fraction("upper", upper), check_count("levels", levels)
     if lower >= upper:
         raise ValueError(f"lower must be below upper = {upper:g}, got {lower:g}")
@@ -148,7 +178,7 @@ def tail_error(
     a, b = (np.sort(_radius(x, coordinate)) for x in points)
     thresholds = a[_rank(np.linspace(lower, upper, levels), len(a)) - 1]
     log_ccdf = [np.log(np.maximum(len(x) - np.searchsorted(x, thresholds, "right"), 0.5) / len(x)) for x in (a, b)]
-    return float(np.mean(np.abs(log_ccdf[1] - log_ccdf[0])))
+    return log_ccdf[1] - log_ccdf[0]
 
 
 def global_l1(real: Sample, generated: Sample, coordinate: int | None = None) -> float:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..checks import check_count
-from ..metrics import global_l1, hill, msle, prd, tail_error
+from ..metrics import global_l1, hill, msle, prd, tail_bias, tail_error
 from ..model import LevyModel
 from ..scaling import Scaling, fit_scaling
 from ..table import Table, default_names, read_table
@@ -114,6 +114,7 @@ def _score(name: str, compute: Callable[[], float]) -> dict[str, Any]:
 def _scores(real: Tensor, generated: Tensor, seed: int) -> dict[str, Any]:
     """Scores of whole rows."""
     result = _score("tail_error", lambda: tail_error(real, generated, upper=held_up_to(real)))
+    result |= _score("tail_bias", lambda: tail_bias(real, generated, upper=held_up_to(real)))
     result |= _score("global_l1", lambda: global_l1(real, generated))
     result |= _score("tail_index_data", lambda: hill(real).alpha.value)
     result |= _score("tail_index_samples", lambda: hill(generated).alpha.value)
@@ -128,6 +129,7 @@ def _scores(real: Tensor, generated: Tensor, seed: int) -> dict[str, Any]:
 def _column_scores(real: Tensor, generated: Tensor, i: int) -> dict[str, Any]:
     """Scores of one column; tails are those of its absolute value, but for the MSLE, of its upper end."""
     result = _score("tail_error", lambda: tail_error(real, generated, i, upper=held_up_to(real)))
+    result |= _score("tail_bias", lambda: tail_bias(real, generated, i, upper=held_up_to(real)))
     result |= _score("tail_index_data", lambda: hill(real, coordinate=i).alpha.value)
     result |= _score("tail_index_samples", lambda: hill(generated, coordinate=i).alpha.value)
     return result | _score("msle", lambda: msle(real, generated, coordinate=i).mean)

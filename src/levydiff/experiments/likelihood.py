@@ -1,13 +1,14 @@
 r"""What a sample tells at best: maximum likelihood within the law that made it.
 
-A model that is told the formula of its data, and estimates its constants alone, is what no model that must learn the
-formula too can be expected to beat. Where its tail error is large, the sample is small: no network will mend that.
+A model that is told the formula of its data, and estimates its constants alone, can hardly be beaten by one that must
+learn the formula too (which is experience and no theorem). So its score says how much of an error is the sample's.
 
 The laws are those of :mod:`levydiff.experiments.tails`, with every constant unknown:
 
-- Student-t: the centre μ, the scatter :math:`Σ = RR^⊤` and the degrees of freedom ν, by expectation maximisation.
-  Given ν, a point has the weight :math:`w = (ν + d)/(ν + (x-μ)^⊤Σ^{-1}(x-μ))`, and μ and Σ are the weighted mean and
-  scatter; given these, ν maximises the likelihood itself.
+- Student-t: the centre μ, the scatter :math:`Σ = RR^⊤` and the degrees of freedom ν, by the ECME algorithm (Liu &
+  Rubin, 1995), a kind of expectation maximisation. A point has the weight :math:`w = (ν + d)/(ν +
+  (x-μ)^⊤Σ^{-1}(x-μ))`; then :math:`μ = \sum w x/\sum w` and :math:`Σ = \frac1n\sum w(x-μ)(x-μ)^⊤`; then ν maximises the
+  likelihood; and again.
 - Funnel: :math:`v \sim N(m, s^2)` and :math:`x | v \sim N(0, e^{a + bv})`. The likelihood of a and b is that of a
   regression of x² on v with the log link and gamma errors (of shape 1/2, which does not move its maximum).
 """
@@ -81,11 +82,12 @@ def fit_student_t(points: Tensor, rounds: int = 100) -> FittedStudentT:
 
     Arguments:
         points: Shape (n, d).
-        rounds: Of the iteration; at ν = 1 to 3 a hundred are good for five digits.
+        rounds: Of the iteration; after a hundred ν is within 1e-6 of its limit, for 5000 points of ν = 1 to 3.
     """
     x = points.double().numpy()
     n, d = x.shape
-    center, scatter, log_df = np.median(x, axis=0), np.diag(np.median(np.abs(x), axis=0) ** 2), 0.0
+    center = np.median(x, axis=0)
+    scatter, log_df = np.diag(np.median(np.abs(x - center), axis=0) ** 2), 0.0
     for _ in range(rounds):
         df = math.exp(log_df)
         weight = (df + d) / (df + _distance(x - center, scatter))
@@ -113,6 +115,8 @@ def fit_funnel(points: Tensor) -> FittedFunnel:
     Arguments:
         points: Shape (n, 2): v and x.
     """
+    if points.shape[1] != 2:
+        raise ValueError(f"points must have 2 columns, v and x, got {points.shape[1]}")
     v, x = points.double().unbind(1)
     regression = GammaRegressor(alpha=0.0, solver="newton-cholesky", tol=1e-8)
     regression.fit(v[:, None].numpy(), x.square().numpy())

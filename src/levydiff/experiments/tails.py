@@ -81,6 +81,7 @@ BEYOND = {
     "student-t:df=3": 1.5,
     "funnel": 1.5,
 }
+BEYOND_METRIC = "beyond 99.9 %"
 BEYOND_METHODS = ("DLIM", "DLIM, compressed", "plain DDPM")
 BEYOND_UNTRAINED = ("fitted law", "floor: data against data")
 BEYOND_SAMPLES, BEYOND_SEEDS = 250_000, 3
@@ -93,7 +94,7 @@ def runs(seeds: Sequence[int]) -> list[Run]:
     for run in trainings(seeds[:BEYOND_SEEDS]):
         draws = tuple(draw for draw in run.draws if (run.label, draw) in chosen)
         if draws and (run.label != "self-weighted" or run.alpha == BEYOND[run.data]):
-            made.append(replace(run, draws=draws, metric="beyond", evaluated=BEYOND_SAMPLES))
+            made.append(replace(run, draws=draws, metric=BEYOND_METRIC, evaluated=BEYOND_SAMPLES))
     return made
 
 
@@ -126,7 +127,7 @@ def quick(seeds: Sequence[int]) -> list[Run]:
 
 
 def table(records: Sequence[Record]) -> str:
-    beyond = [record for record in records if record["run"]["metric"] == "beyond"]
+    beyond = [record for record in records if record["run"]["metric"] == BEYOND_METRIC]
     records = [record for record in records if record not in beyond]
     parts = []
     for name, data in DATA.items():
@@ -134,9 +135,11 @@ def table(records: Sequence[Record]) -> str:
         if alphas:
             parts.append(f"### {name}\n\n" + _table_of(records, data, alphas))
     if beyond:
-        parts.append(
-            "### Beyond the data: tail error of ‖x‖ between the 99.9 and the 99.99 % quantile\n\n" + _beyond(beyond)
+        title = "### Beyond the data: tail error of ‖x‖ between the 99.9 and the 99.99 % quantile"
+        sign = (
+            "The same with its sign (*tail bias*): negative where there are too few extremes, positive where too many."
         )
+        parts += [title, _beyond(beyond, "tail_error"), sign, _beyond(beyond, "tail_bias")]
     return "\n\n".join(parts)
 
 
@@ -151,16 +154,15 @@ def _table_of(records: Sequence[Record], data: str, alphas: Sequence[float]) -> 
     return markdown(["method", "α", *COLUMNS.values()], rows)
 
 
-def _beyond(records: Sequence[Record]) -> str:
+def _beyond(records: Sequence[Record], metric: str) -> str:
     rows = []
     for name, data in DATA.items():
-        cells = []
-        for label, draw in (METHODS[method] for method in BEYOND_METHODS):
-            cells.append(scores(records, draw.name, "beyond", label=label, data=data))
+        methods = [METHODS[method] for method in BEYOND_METHODS]
+        cells: list[Cell] = [scores(records, draw.name, metric, label=label, data=data) for label, draw in methods]
         untrained = _untrained(records, data)
-        cells += [[value["beyond"] for value in untrained[name]] for name in BEYOND_UNTRAINED]
+        cells += [[value[metric] for value in untrained[source]] for source in BEYOND_UNTRAINED]
         rows.append([name, f"{BEYOND[data]}", *map(mean_and_spread, cells)])
-    return markdown(["", "α", *BEYOND_METHODS, *(f"*{name}*" for name in BEYOND_UNTRAINED)], rows)
+    return markdown(["", "α", *BEYOND_METHODS, *(f"*{source}*" for source in BEYOND_UNTRAINED)], rows)
 
 
 def _untrained(records: Sequence[Record], data: str) -> dict[str, list[dict[str, float]]]:
