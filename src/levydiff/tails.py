@@ -150,8 +150,10 @@ def tail_bias(
     upper: float = 0.999,
     levels: int = 20,
 ) -> float:
-    r"""As :func:`tail_error`, with the sign: negative where the generated sample has too few extremes, positive where
-    it has too many.
+    """As :func:`tail_error`, with the sign: negative where the generated sample has too few extremes, positive where it
+    has too many.
+
+    Too many at some quantiles and too few at others cancel, so it can be 0 where the tail error is not.
 
     Arguments:
         real, generated, coordinate, lower, upper, levels: As for :func:`tail_error`.

@@ -113,8 +113,7 @@ def _score(name: str, compute: Callable[[], float]) -> dict[str, Any]:
 
 def _scores(real: Tensor, generated: Tensor, seed: int) -> dict[str, Any]:
     """Scores of whole rows."""
-    result = _score("tail_error", lambda: tail_error(real, generated, upper=held_up_to(real)))
-    result |= _score("tail_bias", lambda: tail_bias(real, generated, upper=held_up_to(real)))
+    result = _tail_scores(real, generated)
     result |= _score("global_l1", lambda: global_l1(real, generated))
     result |= _score("tail_index_data", lambda: hill(real).alpha.value)
     result |= _score("tail_index_samples", lambda: hill(generated).alpha.value)
@@ -126,10 +125,18 @@ def _scores(real: Tensor, generated: Tensor, seed: int) -> dict[str, Any]:
         return result | {"f1": None, "f1_note": str(error)}
 
 
+def _tail_scores(real: Tensor, generated: Tensor, coordinate: int | None = None) -> dict[str, Any]:
+    """How far the extremes are off, and in which direction."""
+    if held_up_to(real) <= 0.95:
+        return {"tail_error": None, "tail_error_note": f"data must have more than 20 rows, got {len(real)}"}
+    upper = held_up_to(real)
+    result = _score("tail_error", lambda: tail_error(real, generated, coordinate, upper=upper))
+    return result | _score("tail_bias", lambda: tail_bias(real, generated, coordinate, upper=upper))
+
+
 def _column_scores(real: Tensor, generated: Tensor, i: int) -> dict[str, Any]:
     """Scores of one column; tails are those of its absolute value, but for the MSLE, of its upper end."""
-    result = _score("tail_error", lambda: tail_error(real, generated, i, upper=held_up_to(real)))
-    result |= _score("tail_bias", lambda: tail_bias(real, generated, i, upper=held_up_to(real)))
+    result = _tail_scores(real, generated, i)
     result |= _score("tail_index_data", lambda: hill(real, coordinate=i).alpha.value)
     result |= _score("tail_index_samples", lambda: hill(generated, coordinate=i).alpha.value)
     return result | _score("msle", lambda: msle(real, generated, coordinate=i).mean)
