@@ -127,9 +127,10 @@ def _scores(real: Tensor, generated: Tensor, seed: int) -> dict[str, Any]:
 
 def _tail_scores(real: Tensor, generated: Tensor, coordinate: int | None = None) -> dict[str, Any]:
     """How far the extremes are off, and in which direction."""
-    if held_up_to(real) <= 0.95:
-        return {"tail_error": None, "tail_error_note": f"data must have more than 20 rows, got {len(real)}"}
     upper = held_up_to(real)
+    if upper <= 0.95:
+        note = f"data must have more than 20 rows, got {len(real)}"
+        return {"tail_error": None, "tail_error_note": note, "tail_bias": None}
     result = _score("tail_error", lambda: tail_error(real, generated, coordinate, upper=upper))
     return result | _score("tail_bias", lambda: tail_bias(real, generated, coordinate, upper=upper))
 

@@ -250,12 +250,12 @@ better than all of these on average; over 100 other draws of the points it has 0
 
 *What 5000 points allow.* The fitted law is told the formula and estimates its constants alone. These five seeds are
 kind to it on Student-t data (0.06): over 400 other draws of the points it has 0.08 (ν = 1) to 0.09 (ν = 3) on average,
-and on the funnel, over 1000, 0.08 (0.087 here), where fresh data have 0.06 and the points themselves 0.11 (tests repeat
-ν = 1 and the funnel). So an error much below 0.08 is, on average over draws, not to be expected of a method that must
-learn the formula too. On the funnel α = 1.5 (0.137) and compressed columns (0.127) have the smallest errors, a little
-above the training points' (0.113); from 100000 points they reach 0.081 and 0.079. L1 on ν = 1 tells no method apart but
-α = 0.8: between two samples of such data, 25000 points each, it has the median 4.2 and the quartiles 2.4 and 8.7 (2000
-pairs; a test repeats it).
+and on the funnel, over 1000, 0.08 (0.087 here), where fresh data have 0.06 and the points themselves 0.11 (`python
+examples/what_points_tell.py`; tests repeat ν = 1 and the funnel). So an error much below 0.08 is, on average over
+draws, not to be expected of a method that must learn the formula too. On the funnel α = 1.5 (0.137) and compressed
+columns (0.127) have the smallest errors, a little above the training points' (0.113); from 100000 points they reach
+0.081 and 0.079. L1 on ν = 1 tells no method apart but α = 0.8: between two samples of such data, 25000 points each, it
+has the median 4.2 and the quartiles 2.4 and 8.7 (2000 pairs; a test repeats it).
 """
 
 EXPERIMENT = Experiment(
